@@ -86,10 +86,7 @@ def parse(text: str) -> Requirement:
     ``*`` stands for every value of the argument (`formulations.contract.quantities.for_all`). Without a relation the
     quantity, one of yes and no, must be yes, and after ``not`` it must be no; ``==`` cannot be negated.
 
-    Raises
-    ------
-    ValueError
-        With the grammar in words, if the text is of another form.
+    `ValueError`: with the grammar in words, if the text is of another form.
 
     >>> str(parse("not same_stage(3, 7)")), str(parse("num_stages<7"))
     ('not same_stage(3, 7)', 'num_stages <= 6')

@@ -49,10 +49,7 @@ def validate_fields(instance: Noun, where: str) -> Noun:
 
     Numbers that are declared as floats are floats in the copy: kernels are compiled for these alone.
 
-    Raises
-    ------
-    InstanceError
-        One line that names the first field that does not, its value and the rule.
+    `InstanceError`: one line that names the first field that does not, its value and the rule.
     """
     try:
         copy: Noun = _adapter(type(instance)).validate_python((instance,), strict=True)[0]
@@ -64,15 +61,8 @@ def validate_fields(instance: Noun, where: str) -> Noun:
 def read_instance(kind: type[Noun], content: Any, where: str, check: Callable[[Noun, str], None]) -> Noun:
     """The instance that a file's ``content`` declares: the keys of its `Form`, ``problem`` and ``schema_version``.
 
-    Parameters
-    ----------
-    check
-        The rules between fields (`formulations.contract.family.Family`).
-
-    Raises
-    ------
-    InstanceError
-        One line that names the first field that breaks a rule, its value and the rule.
+    ``check``: the rules between fields (`formulations.contract.family.Family`).
+    `InstanceError`: one line that names the first field that breaks a rule, its value and the rule.
     """
     given = read_keys(kind, content, where)
     repeated = {name: given.pop(name) for name in list(given) if name not in kind.__dataclass_fields__}  # type: ignore[attr-defined]

@@ -16,21 +16,13 @@ from solvers.trust.known_models import Canary
 class Backend:
     """A solver that can be run, imported only when it is used.
 
-    Parameters
-    ----------
-    name
-        The solver's name, for users.
-    module
-        Has ``run(model, limits, watch) -> Run``, ``version()`` and ``knows(option)``; ``known_models`` beside it has
-        ``CANARIES``.
-    distribution
-        The package that carries it.
-    models
-        What kind of model it takes.
-    integer_only
-        Whether coefficients must be integers (`solvers.scaling`).
-    process
-        The name of its process (`solvers.external.process`).
+    ``name``: the solver's name, for users.
+    ``module``: has ``run(model, limits, watch) -> Run``, ``version()`` and ``knows(option)``; ``known_models`` beside
+    it has ``CANARIES``.
+    ``distribution``: the package that carries it.
+    ``models``: what kind of model it takes.
+    ``integer_only``: whether coefficients must be integers (`solvers.scaling`).
+    ``process``: the name of its process (`solvers.external.process`).
     """
 
     name: str

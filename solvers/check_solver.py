@@ -24,10 +24,7 @@ def demand_passed(backend: str, limits: Limits) -> None:
     With options it need not prove them: a limit on nodes may be what was wanted. Afterwards its process waits for a
     task, so that whoever calls this before a clock starts does not pay for it.
 
-    Parameters
-    ----------
-    backend
-        A name in `solvers.BACKENDS`.
+    ``backend``: a name in `solvers.BACKENDS`.
     """
     if limits.solver == DEFAULT_SOLVER and not limits.solver_options:
         return

@@ -8,10 +8,7 @@ from collections.abc import Callable
 class ForkLock:
     """A lock that a forked process finds free: ``with lock.own:``.
 
-    Parameters
-    ----------
-    renew
-        Called in the forked process, to put right what the lock guards.
+    ``renew``: called in the forked process, to put right what the lock guards.
     """
 
     def __init__(self, renew: Callable[[], None] = lambda: None) -> None:

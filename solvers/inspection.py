@@ -177,17 +177,10 @@ _MEASURED = (2.0**24, 2.0**25, 2.0**26)
 def unit_of(lower_bound: Callable[[float], float], lost: float = 0.0) -> tuple[float, float] | None:
     """Scale and offset that make an objective of a model one of the instance, from what its bounds prove.
 
-    Parameters
-    ----------
-    lower_bound
-        From a bound of the model to one of the instance (`formulations.modelling.solve_model.Model`).
-    lost
-        The share of a bound that it gives up for the solver's tolerances.
-
-    Returns
-    -------
-    tuple
-        ``None`` where it is no line: then the model's objective stands for something else, such as a number of devices.
+    ``lower_bound``: from a bound of the model to one of the instance (`formulations.modelling.solve_model.Model`).
+    ``lost``: the share of a bound that it gives up for the solver's tolerances.
+    Returns: ``None`` where it is no line: then the model's objective stands for something else, such as a number of
+    devices.
     """
     low, middle, high = map(lower_bound, _MEASURED)
     scale = (high - middle) / (_MEASURED[2] - _MEASURED[1])

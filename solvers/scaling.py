@@ -43,14 +43,11 @@ class Scale:
 def cost_scale(lower_bound: float, num_terms: int, largest_sum: float) -> Scale:
     """The coarsest power of two that loses at most `PRECISION` times ``lower_bound`` to rounding.
 
-    Parameters
-    ----------
-    lower_bound
-        Of the objective, > 0; with 0 nothing relative can be promised, and ``largest_sum`` gets 40 binary digits.
-    num_terms
-        How many roundings (each below one unit) can add up in the objective.
-    largest_sum
-        No scaled expression of the model exceeds this, unscaled, even with all its variables at their largest.
+    ``lower_bound``: of the objective, > 0; with 0 nothing relative can be promised, and ``largest_sum`` gets 40 binary
+    digits.
+    ``num_terms``: how many roundings (each below one unit) can add up in the objective.
+    ``largest_sum``: no scaled expression of the model exceeds this, unscaled, even with all its variables at their
+    largest.
     """
     fits = _exponent_that_fits(largest_sum, num_terms)
     if lower_bound <= 0:

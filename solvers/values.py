@@ -7,12 +7,8 @@ from typing import Any
 class Values:
     """The values of a solution: ``values[variable]`` is the number that a solver gave a Pyomo variable, unrounded.
 
-    Parameters
-    ----------
-    columns
-        The column of each variable, by the variable's id.
-    numbers
-        One for each column.
+    ``columns``: the column of each variable, by the variable's id.
+    ``numbers``: one for each column.
     """
 
     def __init__(self, columns: Mapping[int, int], numbers: Any) -> None:

@@ -66,14 +66,11 @@ def solve(
 ) -> Answer[Mapping]:
     """Algorithm 1 with batches of targets and a timeout for each search (``None``: none, and then it is exact).
 
-    Parameters
-    ----------
-    targets
-        The number of searches of a batch, by default one for each thread.
-    order, device_order
-        In which order a search takes nodes (`ORDERS`) and tries devices (`DEVICE_ORDERS`); see `checking_scheme`.
-    search_devices
-        A search is cut off after so many devices tried, too (``None``: not). That depends on no machine.
+    ``targets``: the number of searches of a batch, by default one for each thread.
+    ``order``, ``device_order``: in which order a search takes nodes (`ORDERS`) and tries devices (`DEVICE_ORDERS`); see
+    `checking_scheme`.
+    ``search_devices``: a search is cut off after so many devices tried, too (``None``: not). That depends on no
+    machine.
     """
     state = _Interval(instance, watch, limits.seed)
     inner = _Searcher(instance, search_timeout, watch, order, device_order, search_devices)

@@ -206,16 +206,10 @@ def solve(
 ) -> Answer[HierarchicalPlan]:
     """The best plan that the recursion finds with the knapsack heuristic of section 4 at level 1.
 
-    Parameters
-    ----------
-    knapsack
-        As of the flat problem's ``piper``: ``rerank`` (the paper's text), ``sort-once``, ``truncating`` or ``exact``.
-
-    Returns
-    -------
-    Answer
-        ``infeasible`` is a proof: every rule ends at the lightest choice before it gives up. The bound is the work of
-        all devices; with ``exact`` it is the plan's own objective.
+    ``knapsack``: as of the flat problem's ``piper``: ``rerank`` (the paper's text), ``sort-once``, ``truncating`` or
+    ``exact``.
+    Returns: ``infeasible`` is a proof: every rule ends at the lightest choice before it gives up. The bound is the work
+    of all devices; with ``exact`` it is the plan's own objective.
     """
     rule = resolve(instance.flat, knapsack)
     options, flag = {"knapsack": rule}, np.frombuffer(watch.flag, np.uint8)

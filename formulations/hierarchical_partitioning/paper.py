@@ -209,12 +209,9 @@ def make_arcs(links: Links, profile: Profile) -> Arcs:
 def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answer[HierarchicalPlan]:
     """Least time per sample over all hierarchical plans, with a proof.
 
-    Returns
-    -------
-    Answer
-        ``bound`` is within 1e-9 of the plan's objective unless the run was stopped. ``infeasible`` is proved by an
-        unlimited test. More than ``MAX_DOWNSETS`` downsets end with ``Stop.SIZE_LIMIT`` and no plan, more than
-        ``MAX_PAIRS`` or ``MAX_LISTS`` with the best plan of linear orders and the work of all devices as a bound.
+    Returns: ``bound`` is within 1e-9 of the plan's objective unless the run was stopped. ``infeasible`` is proved by an
+    unlimited test. More than ``MAX_DOWNSETS`` downsets end with ``Stop.SIZE_LIMIT`` and no plan, more than
+    ``MAX_PAIRS`` or ``MAX_LISTS`` with the best plan of linear orders and the work of all devices as a bound.
     """
     flag = np.frombuffer(watch.flag, np.uint8)
     downsets = all_downsets(instance.flat, MAX_DOWNSETS)

@@ -63,12 +63,8 @@ class Along(NamedTuple):
 def along_paths(graph: PassGraph, heads: Sequence[float], tails: Sequence[float], most: float) -> list[Along]:
     """The bound of the longest path from each stage on, where that has few sets.
 
-    Parameters
-    ----------
-    heads, tails
-        Seconds before and after each pass, at least.
-    most
-        Seconds of a schedule, or more; no bound is above that.
+    ``heads``, ``tails``: seconds before and after each pass, at least.
+    ``most``: seconds of a schedule, or more; no bound is above that.
     """
     found = []
     for path in _paths(graph).values():

@@ -19,13 +19,9 @@ Rows = Callable[[Any, Any], None]
 def cpsat(rows: Rows, source: str, name: str = "cpsat") -> Method[Any, Any]:
     """The exact method of a model; it honours all requirements on decisions.
 
-    Parameters
-    ----------
-    rows
-        ``rows(instance, model)``, which adds to ``model.model`` (`solvers.cpsat.backend.SpokenModel`) and calls
-        ``model.minimise`` once.
-    source
-        Where the rows were published.
+    ``rows``: ``rows(instance, model)``, which adds to ``model.model`` (`solvers.cpsat.backend.SpokenModel`) and calls
+    ``model.minimise`` once.
+    ``source``: where the rows were published.
     """
     return Method(
         name, Claim.EXACT, source, partial(_solve, rows), build=partial(_build, rows), honours=EVERY, backend="cpsat"

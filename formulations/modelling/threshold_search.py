@@ -62,21 +62,12 @@ def search_intervals(
     What is cheapest within an interval's upper end, and its lower end, bound all plans whose slowest stage lies in it.
     Where the slowest stage of the cheapest plan takes t, the interval is settled from t on, and the rest is halved.
 
-    Parameters
-    ----------
-    targets
-        What the slowest stage of a plan better than the known one may cost, ascending, in the model's units.
-    cheapest
-        What the model proves with a target in place of its slowest stage; ``None`` if there is no plan within it.
-    known
-        The objective of a known plan in the model's units (infinite: none is known).
-    limits, watch, on_solution, on_bound
-        As for `solvers.milp.backend.run`.
-
-    Returns
-    -------
-    Run
-        ``infeasible`` where no plan was known and no target has one; ``stats`` counts the ``targets``.
+    ``targets``: what the slowest stage of a plan better than the known one may cost, ascending, in the model's units.
+    ``cheapest``: what the model proves with a target in place of its slowest stage; ``None`` if there is no plan within
+    it.
+    ``known``: the objective of a known plan in the model's units (infinite: none is known).
+    ``limits``, ``watch``, ``on_solution``, ``on_bound``: as for `solvers.milp.backend.run`.
+    Returns: ``infeasible`` where no plan was known and no target has one; ``stats`` counts the ``targets``.
     """
     queue = [_Interval(float(targets[0]), 0, len(targets) - 1)] if len(targets) else []
     best, values, tried = known, None, 0
@@ -139,17 +130,12 @@ def search_below_best(
 ) -> Run:
     """Refute ever larger targets, the last of them just below the watch's best plan; or find a plan that meets one.
 
-    Parameters
-    ----------
-    decide
-        Looks for a plan within a target, in the instance's own unit: ``infeasible`` is a proof that there is none,
-        ``values`` a plan that is faster than the best one; a run with neither was stopped, and ends the search.
-    least
-        No plan is faster; it proves nothing here, but says where halfway is.
-    proved
-        What is proved already by the same model's relaxation; 0: nothing.
-    limits, watch, on_solution, on_bound
-        As for `solvers.milp.backend.run`; ``on_solution`` reports a plan to the watch, which knows one from the start.
+    ``decide``: looks for a plan within a target, in the instance's own unit: ``infeasible`` is a proof that there is
+    none, ``values`` a plan that is faster than the best one; a run with neither was stopped, and ends the search.
+    ``least``: no plan is faster; it proves nothing here, but says where halfway is.
+    ``proved``: what is proved already by the same model's relaxation; 0: nothing.
+    ``limits``, ``watch``, ``on_solution``, ``on_bound``: as for `solvers.milp.backend.run`; ``on_solution`` reports a
+    plan to the watch, which knows one from the start.
     """
     close = max(CLOSE, 0.999 * limits.gap if limits.gap > OPTIMAL_GAP else 0.0)
     low, last, decided = proved, Run(stop=Stop.COMPLETED), 0

@@ -68,10 +68,7 @@ def _follow(
 ) -> tuple[list[tuple[int, int]], int]:
     """Nodes of the queue, and the neighbours of those that move, take their best strategy that fits.
 
-    Returns
-    -------
-    tuple
-        Nodes that moved, with the strategies that they had, and what their moves gained together.
+    Returns: nodes that moved, with the strategies that they had, and what their moves gained together.
     """
     changed: list[tuple[int, int]] = []
     waiting, gained = set(queue), 0

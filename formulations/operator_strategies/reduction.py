@@ -97,13 +97,9 @@ def reduce(
 ) -> Reduced:
     """The instance as it is to be modelled; `Stopped` once the watch is.
 
-    Parameters
-    ----------
-    known
-        What a plan costs that is known: what costs more by itself is banned.
-    dominated
-        Leave out what another strategy of the node beats whatever its neighbours take. Not where requirements name
-        strategies.
+    ``known``: what a plan costs that is known: what costs more by itself is banned.
+    ``dominated``: leave out what another strategy of the node beats whatever its neighbours take. Not where
+    requirements name strategies.
     """
     cap = cap_of(instance)
     node_cost, pair_cost = tables(instance, cap)

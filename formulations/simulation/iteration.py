@@ -119,10 +119,7 @@ class Iteration:
 def simulate(stages: Stages, orders: Sequence[Order]) -> Iteration:
     """Run the orders, every action as early as they allow.
 
-    Raises
-    ------
-    DeadlockError
-        If some action can never start.
+    `DeadlockError` if some action can never start.
     """
     return _Run(stages, tuple(orders)).run()
 

@@ -49,10 +49,7 @@ class Schedule:
     def orders(self, num_devices: int, num_microbatches: int, chunks: int = 1) -> tuple[Order, ...]:
         """For every device its actions.
 
-        Raises
-        ------
-        ValueError
-            If the schedule has no order for these numbers.
+        `ValueError` if the schedule has no order for these numbers.
         """
         reason = self.refusal(num_devices, num_microbatches, chunks)
         if reason is None and min(num_devices, num_microbatches, chunks) < 1:

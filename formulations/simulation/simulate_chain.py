@@ -70,10 +70,7 @@ def simulate(
     With a ``pace``, micro-batch m enters no sooner than at m * pace. At the bottleneck's time per sample this keeps the
     first stage from rushing ahead in bursts that later replicas have no room for.
 
-    Raises
-    ------
-    ValueError
-        If there is no stage or no micro-batch, or a replica has no room for one.
+    `ValueError` if there is no stage or no micro-batch, or a replica has no room for one.
     """
     if not stages or num_microbatches < 1 or any(stage.room < 1 or stage.dp_degree < 1 for stage in stages):
         raise ValueError("expected at least one stage, one micro-batch, one replica, and room for one in flight")

@@ -282,13 +282,9 @@ def run(
 ) -> GraphTrace:
     """Start every pass as early as the precedences and the orders allow.
 
-    Parameters
-    ----------
-    orders
-        For each device its passes (`Order`). Without orders a device never waits for a pass while another one can
-        start; of several it takes the least by ``priority`` (default: `PassGraph.backward_first`).
-    repair
-        Where orders get stuck, take a pass out of turn: the first that could start.
+    ``orders``: for each device its passes (`Order`). Without orders a device never waits for a pass while another one
+    can start; of several it takes the least by ``priority`` (default: `PassGraph.backward_first`).
+    ``repair``: where orders get stuck, take a pass out of turn: the first that could start.
     """
     return _Run(graph, orders, repair, priority or graph.backward_first).run()
 

@@ -48,15 +48,8 @@ def solve(
 ) -> Answer[StagePlan]:
     """The best equal partition.
 
-    Parameters
-    ----------
-    tp_degrees
-        Tensor-parallel degrees to try (default: all that the instance has).
-
-    Returns
-    -------
-    Answer
-        No plan proves nothing: an unequal one may fit. The bound is the work bound.
+    ``tp_degrees``: tensor-parallel degrees to try (default: all that the instance has).
+    Returns: no plan proves nothing: an unequal one may fit. The bound is the work bound.
     """
     bound = work_bound(instance)
     watch.bound(bound, Prover.BOUNDS)

@@ -17,10 +17,7 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice, with a bound within about 1e-12 of it; with a limit or a stop, the best so far and its bound.
 
-    Parameters
-    ----------
-    limits
-        A ``gap`` above 1e-6 lets the search end early.
+    ``limits``: a ``gap`` above 1e-6 lets the search end early.
     """
     table = arrays(instance)
     choice = np.zeros(len(instance.nodes), np.int64)

@@ -31,22 +31,11 @@ _VARIANTS = {"rerank": published.rerank, "sort-once": published.sort_once, "trun
 def solve(instance: KnapsackInstance, _limits: Limits, watch: Watch, knapsack: str = "rerank") -> Answer[KnapsackPlan]:
     """Start with the fastest options; while too large, swap where most bytes are saved per time added.
 
-    Parameters
-    ----------
-    knapsack
-        ``rerank``: as published, all options compete anew after every swap. ``sort-once``: as released, with at most
-        two options per node. ``truncating``: ``rerank``, but bytes beyond what is still needed do not count.
-
-    Returns
-    -------
-    Answer
-        With the linear relaxation's bound; nothing if the watch stopped the swaps. Infeasible only if the smallest
-        options do not fit, which is a proof.
-
-    Raises
-    ------
-    InstanceError
-        ``sort-once`` on a node with more than two options.
+    ``knapsack``: ``rerank``: as published, all options compete anew after every swap. ``sort-once``: as released, with
+    at most two options per node. ``truncating``: ``rerank``, but bytes beyond what is still needed do not count.
+    Returns: with the linear relaxation's bound; nothing if the watch stopped the swaps. Infeasible only if the smallest
+    options do not fit, which is a proof.
+    `InstanceError`: ``sort-once`` on a node with more than two options.
     """
     if knapsack == "sort-once":
         rule = "at most 2 for --knapsack sort-once (rerank and truncating take any number)"

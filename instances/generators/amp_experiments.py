@@ -69,10 +69,7 @@ def profile_lengths(name: str) -> dict[str, int]:
 def experiment(name: str, profiles: Profiles) -> AmpInstance:
     """One of `EXPERIMENTS`, with these layer times.
 
-    Raises
-    ------
-    KeyError
-        If a profile is missing.
+    `KeyError` if a profile is missing.
     """
     kinds = _CLUSTERS[name]
     nodes = tuple(_node(kind, alone=name == "homogeneous") for kind in kinds)

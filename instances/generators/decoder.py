@@ -111,12 +111,9 @@ class _DecoderCosts(TransformerCosts):
 def decoder(name: str, of: Decoder, devices: int, microbatches: int, dtype: str = "bf16") -> StrategyInstance:
     """A decoder in bf16, or with products in fp8, whose tensor-parallel devices may share sequences.
 
-    Returns
-    -------
-    StrategyInstance
-        ``num_layers + 3`` layers; times in seconds; machines of eight devices. Options of its flat instance have the
-        operations of a micro-batch's forward pass (``forward-flops``), layers and head. Bandwidths are those of both
-        directions, as costs count what is sent and what is received.
+    Returns: ``num_layers + 3`` layers; times in seconds; machines of eight devices. Options of its flat instance have
+    the operations of a micro-batch's forward pass (``forward-flops``), layers and head. Bandwidths are those of both
+    directions, as costs count what is sent and what is received.
     """
     books = SCHEMES["mixed"]
     costs = _DecoderCosts(of.sizes, H100, books, sequences=True, in_turn=True, weight_times=True, decoder=of,

@@ -14,20 +14,13 @@ DTYPES = {"bf16": 2, "fp8": 2, "fp16": 2, "fp32": 4, "fp64": 8}
 class Hardware:
     """One device of a server.
 
-    Parameters
-    ----------
-    peak_flop_per_s
-        Of dense matrix products, by data type.
-    memory_bytes, memory_bandwidth_bytes_per_s
-        Of the device.
-    inner_bandwidth_bytes_per_s
-        Of its links to the other devices of the server, one direction.
-    outer_bandwidth_bytes_per_s
-        Of its share of the server's network, one direction: as in the maker's own server, or an assumption.
-    devices_per_machine
-        Of that server.
-    source
-        Where the numbers are from.
+    ``peak_flop_per_s``: of dense matrix products, by data type.
+    ``memory_bytes``, ``memory_bandwidth_bytes_per_s``: of the device.
+    ``inner_bandwidth_bytes_per_s``: of its links to the other devices of the server, one direction.
+    ``outer_bandwidth_bytes_per_s``: of its share of the server's network, one direction: as in the maker's own server,
+    or an assumption.
+    ``devices_per_machine``: of that server.
+    ``source``: where the numbers are from.
     """
 
     name: str

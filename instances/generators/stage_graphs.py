@@ -63,10 +63,7 @@ def generate(
 ) -> DeviceMapping:
     """A device mapping: a stage graph on a kind of network (see ``topology``) or on a matrix of bandwidths.
 
-    Raises
-    ------
-    ValueError
-        If there is no such graph or network of ``stages`` x ``replicas`` devices.
+    `ValueError` if there is no such graph or network of ``stages`` x ``replicas`` devices.
     """
     if matrix is None:
         matrix = topology(kind, stages * replicas, seed=seed, **sizes)

@@ -163,15 +163,9 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 def topology(kind: str, devices: int, **given: Any) -> Matrix:
     """The matrix of a kind of network.
 
-    Parameters
-    ----------
-    given
-        Whatever any kind takes; values that this kind does not take must be ``None`` (the seed may be given always).
-
-    Raises
-    ------
-    ValueError
-        If the kind does not exist, does not take a value, or has no network of so many devices.
+    ``given``: whatever any kind takes; values that this kind does not take must be ``None`` (the seed may be given
+    always).
+    `ValueError` if the kind does not exist, does not take a value, or has no network of so many devices.
     """
     if kind not in KINDS:
         raise ValueError(f"no topology {kind}; expected one of {', '.join(KINDS)}")

@@ -324,11 +324,8 @@ def bert(
 ) -> StageInstance:
     """A BERT: token and position inputs, embedding, layers that all take the attention mask, pooler.
 
-    Returns
-    -------
-    StageInstance
-        ``num_layers + 5`` nodes in topological order, times in seconds; K = 64, N = 512, B = 25 GiB/s, M the
-        accelerator's memory.
+    Returns: ``num_layers + 5`` nodes in topological order, times in seconds; K = 64, N = 512, B = 25 GiB/s, M the
+    accelerator's memory.
     """
     costs = TransformerCosts(model, device, books, forward_only)
     degrees, A = model.degrees(), model.output_bytes
@@ -356,11 +353,8 @@ def gpt(
 ) -> StageInstance:
     """A GPT: token ids, embedding, causal layers without a mask tensor, language-model head (not tied); a chain.
 
-    Returns
-    -------
-    StageInstance
-        ``num_layers + 3`` nodes in topological order; otherwise as ``bert``. With ``sequences`` devices may share them,
-        and where probabilities are kept, the attention's core may be recomputed.
+    Returns: ``num_layers + 3`` nodes in topological order; otherwise as ``bert``. With ``sequences`` devices may share
+    them, and where probabilities are kept, the attention's core may be recomputed.
     """
     costs = TransformerCosts(model, device, books, forward_only, sequences, keeps_probabilities)
     degrees, A = model.degrees(), model.output_bytes

@@ -19,11 +19,8 @@ class _Profiles(BaseModel):
 def read_profiles(content: Any, where: str, experiment: str) -> Mapping[str, list[float]]:
     """Forward seconds of each layer by "model/gpu/tmp<degree>".
 
-    Raises
-    ------
-    InstanceError
-        One line: what the experiment needs is missing or of the wrong length, or a time is no number, negative or
-        infinite.
+    `InstanceError`: one line: what the experiment needs is missing or of the wrong length, or a time is no number,
+    negative or infinite.
     """
     found = read_record(_Profiles, content, where).profiles
     for name, length in profile_lengths(experiment).items():

@@ -12,11 +12,8 @@ from instances.units import parse_bandwidth
 def read(path: str) -> tuple[tuple[float, ...], ...]:
     """The matrix in a file; what stands on its diagonal is ignored (it may be empty).
 
-    Raises
-    ------
-    InstanceError
-        If the file cannot be read, a cell is no bandwidth ("12GB/s", "1.5e9"), or the matrix is not square and
-        symmetric.
+    `InstanceError` if the file cannot be read, a cell is no bandwidth ("12GB/s", "1.5e9"), or the matrix is not square
+    and symmetric.
     """
     try:
         rows = [row for row in csv.reader(read_lines(Path(path)).splitlines()) if row]

@@ -78,10 +78,8 @@ def read(
 ) -> tuple[tuple[Layer, ...], tuple[Edge, ...]]:
     """A chain of embedding, the layers of each type, and head; times in seconds of a micro-batch, forward and backward.
 
-    Raises
-    ------
-    InstanceError
-        If a file is no such profile, or lacks what is needed of it: the batch size, the length, a type, a degree.
+    `InstanceError` if a file is no such profile, or lacks what is needed of it: the batch size, the length, a type, a
+    degree.
     """
     if not is_profile(times):
         raise InstanceError.at(where, "content", "no profile of times", "keys such as layertype_0_bsz1_seq4096")

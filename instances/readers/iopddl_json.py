@@ -46,10 +46,7 @@ class _File(BaseModel):
 def read(content: Any, where: str) -> OperatorStrategies:
     """The instance of a file of the contest, or of one in the project's own JSON.
 
-    Raises
-    ------
-    InstanceError
-        If a field breaks a rule, or lists that belong together are of different lengths.
+    `InstanceError` if a field breaks a rule, or lists that belong together are of different lengths.
     """
     if isinstance(content, dict) and not isinstance(content.get("problem"), dict):
         return read_instance(OperatorStrategies, content, where, check)

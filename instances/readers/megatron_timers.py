@@ -56,10 +56,7 @@ def read(content: str, where: str, run: MegatronRun) -> tuple[tuple[Layer, ...],
     Times are seconds of a micro-batch, forward and backward, means over all blocks but the first, which warms up, where
     there are several. What embedding and head took is in the layers of their stages.
 
-    Raises
-    ------
-    InstanceError
-        If the log has no such block, a rank lacks a time, or layers or ranks do not divide into the stages.
+    `InstanceError` if the log has no such block, a rank lacks a time, or layers or ranks do not divide into the stages.
     """
     blocks = _blocks(content, where)
     blocks = blocks[1:] or blocks

@@ -17,10 +17,8 @@ from instances.validation import read_keys
 def read(content: Any, where: str) -> OperatorInstance:
     """The instance that parsed JSON declares; operators may come in any order.
 
-    Raises
-    ------
-    InstanceError
-        If a field breaks a rule, an id is used twice, a tensor names an unknown operator, or there is a cycle.
+    `InstanceError` if a field breaks a rule, an id is used twice, a tensor names an unknown operator, or there is a
+    cycle.
     """
     given = read_keys(OperatorInstance, content, where)
     expect(bool(given["operators"]), where, "operators", [], "at least one operator")

@@ -28,10 +28,7 @@ _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "
 def read(text: str, where: str) -> OperatorInstance:
     """The operator graph of a profile; a tensor moves forward, and its gradient back.
 
-    Raises
-    ------
-    InstanceError
-        If a line is neither an operator nor an edge, a number breaks its rule, or the graph has a cycle.
+    `InstanceError` if a line is neither an operator nor an edge, a number breaks its rule, or the graph has a cycle.
     """
     operators: dict[str, Operator] = {}
     links: dict[tuple[str, str], None] = {}
@@ -81,11 +78,8 @@ def write(instance: OperatorInstance) -> str:
 
     All of an operator's time is forward: the instance has the sum alone, as PipeDream's own optimizer takes it.
 
-    Raises
-    ------
-    InstanceError
-        If the format cannot say something: sizes other than parameters and outputs, tensors that are not their source's
-        output there and back, ids that are no words, settings such as ``--stages``.
+    `InstanceError` if the format cannot say something: sizes other than parameters and outputs, tensors that are not
+    their source's output there and back, ids that are no words, settings such as ``--stages``.
     """
     lines = [
         f"{each.id} -- {each.name} -- forward_compute_time={each.compute_s * 1e3!r}, backward_compute_time=0.0, "

@@ -39,10 +39,7 @@ _TMPC = ("id", "time", "weight_bytes", "activation_bytes", "static_bytes", "sync
 def read(content: Any, where: str) -> StageInstance:
     """The instance of a file, named after it; the two published files in milliseconds are recognised by content.
 
-    Raises
-    ------
-    InstanceError
-        One line that names the field, its value and the rule.
+    `InstanceError`: one line that names the field, its value and the rule.
     """
     given = read_keys(StageInstance, _in_our_words(content), where, NAMES)
     for place, _ in missing_static(given["layers"]):

@@ -58,10 +58,8 @@ def read(content: Any, where: str, part: str = "forward") -> OperatorInstance:
     nodes, which are declared to lie on one device, is one operator, with the time and size of the class's backward
     nodes, and on its edges what goes back along them. So are classes between which there is a cycle.
 
-    Raises
-    ------
-    InstanceError
-        If a field breaks a rule, an id is used twice, an edge names a node that is not there, or there is a cycle.
+    `InstanceError` if a field breaks a rule, an id is used twice, an edge names a node that is not there, or there is a
+    cycle.
     """
     graph = read_record(_Graph, content, where)
     nodes = {str(node.id): node for node in graph.nodes}
@@ -158,10 +156,8 @@ def write(instance: OperatorInstance) -> dict[str, Any]:
     An edge has a cost at the instance's bandwidth, and its bytes. What the release's programs need beside is left to be
     edited: as many devices as stages and replicas, no CPU, and the instance's memory.
 
-    Raises
-    ------
-    InstanceError
-        If the format cannot say something: parameters and activations apart, a schedule, settings such as ``--stages``.
+    `InstanceError` if the format cannot say something: parameters and activations apart, a schedule, settings such as
+    ``--stages``.
     """
     per_ms = instance.bandwidth_bytes_per_s / 1e3
     ids = [each.id for each in instance.operators]

@@ -26,12 +26,9 @@ from instances.validation import read_keys
 def read(content: Any, where: str) -> StageGraph:
     """The instance that parsed JSON declares; operators may come in any order.
 
-    Raises
-    ------
-    InstanceError
-        One line that names the field, its value and the rule: wrong types, numbers that are negative, not finite or
-        beyond 1e30, duplicate ids or edges, edges to nowhere, cycles, times that fall, micro-batch sizes that do not
-        divide the mini-batch, a device graph of the wrong shape.
+    `InstanceError`: one line that names the field, its value and the rule: wrong types, numbers that are negative, not
+    finite or beyond 1e30, duplicate ids or edges, edges to nowhere, cycles, times that fall, micro-batch sizes that do
+    not divide the mini-batch, a device graph of the wrong shape.
     """
     given = read_keys(StageGraph, content, where)
     if given["memory_bytes"] is None:

@@ -26,10 +26,8 @@ def read(content: Any, where: str, scheme: str | None = None) -> StageInstance:
     ``scheme``, or else the one that its ``options`` name, is the rule of `SCHEMES` for TMPCs without ``static_bytes``;
     the instance's ``options`` record it where there are any.
 
-    Raises
-    ------
-    InstanceError
-        One line that names the field, its value and the rule; also for weights that no rule says the memory of.
+    `InstanceError`: one line that names the field, its value and the rule; also for weights that no rule says the
+    memory of.
     """
     given = read_keys(StageInstance, _with_tmpcs(content, where), where)
     scheme = _scheme(given["layers"], given["options"], scheme, where)

@@ -168,26 +168,14 @@ def alternatives(
 ) -> Alternatives:
     """The ``count`` best plans, or those within a share of the optimum.
 
-    Parameters
-    ----------
-    instance
-        As it was solved.
-    first
-        Its result; there are no plans if it is not proved optimal.
-    count
-        How many plans are wanted at most; ``None``: 1, or `MOST` with ``within``.
-    within
-        Plans that take at most ``1 + within`` times the optimum. If there are more than ``count`` of them, the list is
-        not complete.
-    limits
-        The time is that of all solves together.
-    arguments
-        Further ones of `planner.solve`, such as the method.
-
-    Raises
-    ------
-    UsageError
-        If the family does not say which plans are distinct, or no exact method honours requirements on that.
+    ``instance``: as it was solved.
+    ``first``: its result; there are no plans if it is not proved optimal.
+    ``count``: how many plans are wanted at most; ``None``: 1, or `MOST` with ``within``.
+    ``within``: plans that take at most ``1 + within`` times the optimum. If there are more than ``count`` of them, the
+    list is not complete.
+    ``limits``: the time is that of all solves together.
+    ``arguments``: further ones of `planner.solve`, such as the method.
+    `UsageError` if the family does not say which plans are distinct, or no exact method honours requirements on that.
     """
     instance = validate(instance)
     search = _Search(instance, expect_distinct(instance, "alternatives", count), first)

@@ -34,17 +34,11 @@ def solve_beside(
     Beside a heuristic that is named runs whatever proves the optimum. Beside anything else (where nothing is named, an
     exact method) runs the paper's: the first heuristic of the listing that takes the instance, if there is one.
 
-    Parameters
-    ----------
-    plans
-        Files or JSON forms of plans, by the names of their rows.
-    method, exact, limits, options, listen, notice
-        As for `planner.solve`; the paper's method has those of the options that are its own.
-
-    Raises
-    ------
-    InstanceError, UsageError, CrosscheckError
-        As of `planner.solve`; also if a bound of one lies above a plan of another.
+    ``plans``: files or JSON forms of plans, by the names of their rows.
+    ``method``, ``exact``, ``limits``, ``options``, ``listen``, ``notice``: as for `planner.solve`; the paper's method
+    has those of the options that are its own.
+    `InstanceError`, `UsageError`, `CrosscheckError` as of `planner.solve`; also if a bound of one lies above a plan of
+    another.
     """
     family = family_of(instance)
     others = plans_as_methods(family, plans)

@@ -152,20 +152,11 @@ class ByMemory(Optima):
 def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[str], None] = silent) -> Frontier:
     """The whole table, exactly, for an instance whose devices and micro-batches are the largest of interest.
 
-    Parameters
-    ----------
-    instance
-        Of stage partitioning, with sums of at most N. Under the released cost model degrees divide the instance's own
-        N at every s, and synchronisation is charged once per batch of N.
-    limits
-        Time and threads count.
-    notice
-        Called with a line when kernels are being compiled.
-
-    Raises
-    ------
-    UsageError
-        If the instance is of another family, asks for sums of exactly N, or is too large.
+    ``instance``: of stage partitioning, with sums of at most N. Under the released cost model degrees divide the
+    instance's own N at every s, and synchronisation is charged once per batch of N.
+    ``limits``: time and threads count.
+    ``notice``: called with a line when kernels are being compiled.
+    `UsageError` if the instance is of another family, asks for sums of exactly N, or is too large.
     """
     expect_types(limits=limits, notice=notice)
     began = time.perf_counter()
@@ -202,21 +193,11 @@ def by_memory(
 ) -> ByMemory:
     """The least time per sample, exactly, for up to ``more_devices`` more devices and each memory: a table for each.
 
-    Parameters
-    ----------
-    instance
-        Of stage partitioning; its batch has as many micro-batches whatever the devices.
-    memories
-        In bytes; the instance's own is among them anyway. None: `MULTIPLES` of its own.
-    limits
-        The time is for all tables together.
-    notice
-        As of `frontier`.
-
-    Raises
-    ------
-    UsageError
-        As of `frontier`.
+    ``instance``: of stage partitioning; its batch has as many micro-batches whatever the devices.
+    ``memories``: in bytes; the instance's own is among them anyway. None: `MULTIPLES` of its own.
+    ``limits``: the time is for all tables together.
+    ``notice``: as of `frontier`.
+    `UsageError` as of `frontier`.
     """
     began, limits = time.perf_counter(), limits or Limits()
     instance = expect_tables(instance)

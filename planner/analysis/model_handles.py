@@ -35,10 +35,7 @@ def meaning_of(built: Any, group: Group, index: Any) -> Mapping[str, Any]:
 def select(built: Any, group: Group, wanted: Mapping[str, Any]) -> dict[Any, Mapping[str, Any]]:
     """The indices of a group that have these keys, each with all that it means.
 
-    Raises
-    ------
-    UsageError
-        For a key that the group does not have, with those that it has; for a value that none of them has.
+    `UsageError`: for a key that the group does not have, with those that it has; for a value that none of them has.
     """
     meant = {index: meaning_of(built, group, index) for index in built.indices(group.name)}
     known = list(dict.fromkeys(key for keys in meant.values() for key in keys))

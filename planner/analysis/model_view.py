@@ -316,10 +316,7 @@ class OpenModel:
 
         Of a CP-SAT model that of its linear part; ``left_out`` names the rest. ``limits`` choose a solver for a MILP's.
 
-        Raises
-        ------
-        UsageError
-            If the model has no relaxation to solve.
+        `UsageError` if the model has no relaxation to solve.
         """
         if not hasattr(self._built, "relaxation"):
             raise UsageError(f"{self._method.name} has no linear relaxation")
@@ -381,16 +378,9 @@ class OpenModel:
     def write(self, path: str) -> str:
         """Write the model as a file for other solvers, and beside it ``PATH.json``: what its solutions mean.
 
-        Returns
-        -------
-        str
-            What solvers may be wrong about, as the model's numbers are too far apart; empty if nothing. It is the first
-            line of a ``.lp`` or ``.mps`` file, too.
-
-        Raises
-        ------
-        UsageError
-            If the model has no such format, or the file cannot be written.
+        Returns: what solvers may be wrong about, as the model's numbers are too far apart; empty if nothing. It is the
+        first line of a ``.lp`` or ``.mps`` file, too.
+        `UsageError` if the model has no such format, or the file cannot be written.
         """
         with writable(path, "--write"):  # some writers make a file of their own first
             content = self._text(path)
@@ -434,12 +424,8 @@ class OpenModel:
         not name are 0. Of a model with an objective of your own, ``own`` has its value in your unit, and no bound: a
         file of a solution proves none.
 
-        Raises
-        ------
-        InstanceError
-            If the file is no solution of this model.
-        CrosscheckError
-            If what it holds is not a plan.
+        `InstanceError` if the file is no solution of this model.
+        `CrosscheckError` if what it holds is not a plan.
         """
         from planner.analysis.read_solution import plan_in_file
 

@@ -80,23 +80,12 @@ def pareto(
 ) -> Front:
     """The front of an instance.
 
-    Parameters
-    ----------
-    instance
-        As it was solved.
-    axes
-        From `parse_axes`.
-    first
-        Its result; there is no front unless it is proved.
-    limits
-        The time is that of all solves together.
-    arguments
-        Further ones of `planner.solve`, such as the method.
-
-    Raises
-    ------
-    UsageError
-        If no exact method takes the instance with fewer devices.
+    ``instance``: as it was solved.
+    ``axes``: from `parse_axes`.
+    ``first``: its result; there is no front unless it is proved.
+    ``limits``: the time is that of all solves together.
+    ``arguments``: further ones of `planner.solve`, such as the method.
+    `UsageError` if no exact method takes the instance with fewer devices.
     """
     instance = validate(instance)
     variants = Variants(limits or Limits(), arguments)

@@ -168,14 +168,9 @@ class Proofs:
 def least(change: Change[Any], helps: Callable[[Result], bool], solve: Callable[[Any], Result]) -> float | None:
     """The smallest amount of a change that helps, or ``None`` if none does.
 
-    Parameters
-    ----------
-    change
-        Of which more helps no less (or `Change.within`), or each step of which is to be tried.
-    helps
-        Whether what was proved of the changed instance is enough.
-    solve
-        ``proofs.optimum`` or ``proofs.plan``.
+    ``change``: of which more helps no less (or `Change.within`), or each step of which is to be tried.
+    ``helps``: whether what was proved of the changed instance is enough.
+    ``solve``: ``proofs.optimum`` or ``proofs.plan``.
     """
     needed = change.needed
     if change.in_turn:

@@ -72,34 +72,20 @@ def sweep(
 ) -> tuple[Result, Any, list[SweepRow]]:
     """Solve an instance for every (g, b').
 
-    Parameters
-    ----------
-    name
-        A catalog entry that takes a micro-batch size, or files whose name has ``{b}`` where b' stands; any other
-        instance is a profile at the one micro-batch size given.
-    overrides
-        As for `planner.load`, but for the number of micro-batches.
-    limits
-        The time is shared: a combination gets what the ones before it left. Of several at once each has all of it.
-    jobs, dask
-        Local processes, or the address of a dask scheduler, for several combinations at once; then nobody listens.
-    notice
-        Called once with each warning of the instances, and when kernels are being compiled.
-    **arguments
-        As for `planner.solve`.
-
-    Returns
-    -------
-    tuple
-        The result of least time per sequence, its instance, the rows. Bound, gap and status of the result are those
-        of the whole sweep (in its own time per sample); its ``stats["sweep"]`` has all rows. A combination with
-        g b' > B' is left out.
-
-    Raises
-    ------
-    UsageError
-        If no combination fits the batch, or a batch has too many micro-batches; if ``microbatches`` or
-        ``microbatch_size`` is given, there is no profile for a b', or the instance is of another problem than Piper's.
+    ``name``: a catalog entry that takes a micro-batch size, or files whose name has ``{b}`` where b' stands; any other
+    instance is a profile at the one micro-batch size given.
+    ``overrides``: as for `planner.load`, but for the number of micro-batches.
+    ``limits``: the time is shared: a combination gets what the ones before it left. Of several at once each has all of
+    it.
+    ``jobs``, ``dask``: local processes, or the address of a dask scheduler, for several combinations at once; then
+    nobody listens.
+    ``notice``: called once with each warning of the instances, and when kernels are being compiled.
+    ``**arguments``: as for `planner.solve`.
+    Returns: the result of least time per sequence, its instance, the rows. Bound, gap and status of the result are
+    those of the whole sweep (in its own time per sample); its ``stats["sweep"]`` has all rows. A combination with g b'
+    > B' is left out.
+    `UsageError` if no combination fits the batch, or a batch has too many micro-batches; if ``microbatches`` or
+    ``microbatch_size`` is given, there is no profile for a b', or the instance is of another problem than Piper's.
     """
     given = dict(overrides or {})
     for setting, sets in (("microbatches", "--batch-size"), ("microbatch_size", "--microbatch-sizes")):
@@ -270,22 +256,12 @@ def solve_orders(
 
     The feasible set is the union of the orders' own: the least of the objectives counts, and the least bound holds.
 
-    Parameters
-    ----------
-    instances
-        By the name of their order (`load_orders`); all of the same problem.
-    limits
-        The time is shared: an order gets what the ones before it left.
-    notice
-        As for `planner.solve`, once for all orders.
-    **arguments
-        As for `planner.solve`.
-
-    Returns
-    -------
-    Result
-        The best order's, with bound, status, seconds and signal of all orders together; ``stats["orders"]`` has
-        every order's objective. Infeasible if all orders are.
+    ``instances``: by the name of their order (`load_orders`); all of the same problem.
+    ``limits``: the time is shared: an order gets what the ones before it left.
+    ``notice``: as for `planner.solve`, once for all orders.
+    ``**arguments``: as for `planner.solve`.
+    Returns: the best order's, with bound, status, seconds and signal of all orders together; ``stats["orders"]`` has
+    every order's objective. Infeasible if all orders are.
     """
     left = limits or Limits()
     results: dict[str, Result] = {}
@@ -324,14 +300,9 @@ def union(
 ) -> Result:
     """The best result with bound, status, seconds and signal of all.
 
-    Parameters
-    ----------
-    bounds
-        Of the results that are not infeasible, in the best one's unit; ``None`` where there is none.
-    is_whole
-        Whether all runs of the question are among them: else nothing is proved.
-    changes
-        Other fields of the result.
+    ``bounds``: of the results that are not infeasible, in the best one's unit; ``None`` where there is none.
+    ``is_whole``: whether all runs of the question are among them: else nothing is proved.
+    ``changes``: other fields of the result.
     """
     known = [bound for bound in bounds if bound is not None]
     bound = min(known) if is_whole and known and len(known) == len(bounds) else None

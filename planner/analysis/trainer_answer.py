@@ -118,10 +118,7 @@ class TrainerAnswer:
 def as_settings(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that make an instance a question about a trainer: as `planner.load` takes them.
 
-    Raises
-    ------
-    UsageError
-        If the trainer trains nothing, or the settings say that the question is another one.
+    `UsageError` if the trainer trains nothing, or the settings say that the question is another one.
     """
     able = [name for name, each in TRAINERS.items() if each.schedules]
     if trainer not in able:

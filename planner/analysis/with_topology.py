@@ -23,21 +23,12 @@ def load_placed(
 ) -> PlacementInstance:
     """The instance of a model on a network.
 
-    Parameters
-    ----------
-    model
-        An operator graph: a file or a name from the catalog, with the overrides of its family.
-    topology
-        A kind of network (``planner make topology --help``), for as many devices as stages times replicas; a matrix
-        of bandwidths in CSV; or a file of a device mapping, whose network is taken.
-    overrides
-        Of the operator graph, ``objective`` and ``ring`` of the placement, and ``microbatches`` of both: if left out, a
-        replica's part of the step that the graph declares, or those of its training.
-
-    Raises
-    ------
-    UsageError
-        If the model is of another family, or there is no such network.
+    ``model``: an operator graph: a file or a name from the catalog, with the overrides of its family.
+    ``topology``: a kind of network (``planner make topology --help``), for as many devices as stages times replicas; a
+    matrix of bandwidths in CSV; or a file of a device mapping, whose network is taken.
+    ``overrides``: of the operator graph, ``objective`` and ``ring`` of the placement, and ``microbatches`` of both: if
+    left out, a replica's part of the step that the graph declares, or those of its training.
+    `UsageError` if the model is of another family, or there is no such network.
     """
     own = {name: overrides[name] for name in (*_OWN, *_BOTH) if name in overrides}
     operators = load(model, inputs=inputs, **{name: value for name, value in overrides.items() if name not in _OWN})

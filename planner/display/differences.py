@@ -79,10 +79,7 @@ def panels(found: Difference) -> list[Chart]:
     Stages of the second plan have the colour of the stage of the first that they share most with; where there are more
     stages than colours, two of them take turns.
 
-    Raises
-    ------
-    UsageError
-        If plans of this problem say of no node or layer which stage it is in.
+    `UsageError` if plans of this problem say of no node or layer which stage it is in.
     """
     rows = _in_stages(found)
     if not rows:

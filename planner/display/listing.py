@@ -48,17 +48,9 @@ def listing_of(
 ) -> dict[str, Any]:
     """The object that ``planner list INSTANCE --json`` prints: which methods take the instance, and why others do not.
 
-    Parameters
-    ----------
-    name, inputs, overrides
-        As for `planner.load`.
-    notice
-        Called when kernels are being compiled, and with the instance's warnings.
-
-    Raises
-    ------
-    InstanceError, UsageError
-        As of `planner.load`; the names closest to an unknown one may be those of problems.
+    ``name``, ``inputs``, ``overrides``: as for `planner.load`.
+    ``notice``: called when kernels are being compiled, and with the instance's warnings.
+    `InstanceError`, `UsageError` as of `planner.load`; the names closest to an unknown one may be those of problems.
     """
     try:
         instance = load(name, inputs=inputs, **overrides)

@@ -125,9 +125,7 @@ def mix(colour: str, other: str, share: float) -> str:
 def contrast(first: str, second: str) -> float:
     """The contrast ratio of two colours, from 1 to 21.
 
-    Source
-    ------
-    Web Content Accessibility Guidelines 2.2, "contrast ratio" and "relative luminance".
+    Source: Web Content Accessibility Guidelines 2.2, "contrast ratio" and "relative luminance".
 
     >>> contrast("#ffffff", "#000000")
     21.0

@@ -81,23 +81,12 @@ class Journal:
 class Folder:
     """Where an experiment keeps what it finds; only a folder that is new, empty or of this very one will do.
 
-    Parameters
-    ----------
-    out
-        The folder, made if it is not there.
-    noun, header
-        What the experiment is called, and the file that says which one it is.
-    title, own
-        What makes it this one, and its `fingerprint`.
-    again
-        As of `Journal`.
-    is_strict
-        Whether a file that cannot be written ends the run; else that is one of the ``failures``.
-
-    Raises
-    ------
-    UsageError
-        If the folder cannot be written, or holds something else.
+    ``out``: the folder, made if it is not there.
+    ``noun``, ``header``: what the experiment is called, and the file that says which one it is.
+    ``title``, ``own``: what makes it this one, and its `fingerprint`.
+    ``again``: as of `Journal`.
+    ``is_strict``: whether a file that cannot be written ends the run; else that is one of the ``failures``.
+    `UsageError` if the folder cannot be written, or holds something else.
     """
 
     def __init__(

@@ -167,10 +167,7 @@ def catalog() -> Mapping[str, Any]:
 def family_of(instance: Any) -> Family[Any, Any]:
     """The family of an instance: its own `Problem`, or the one named like the module that defines its class.
 
-    Raises
-    ------
-    UsageError
-        If there is none.
+    `UsageError` if there is none.
     """
     known = find_family(instance)
     if known is not None:
@@ -189,12 +186,8 @@ def validate(instance: Any, where: str = "instance", *, requirements: bool = Tru
 
     ``requirements``: whether the caller honours them; else an instance that has some is refused.
 
-    Raises
-    ------
-    InstanceError
-        If a field breaks a rule: one line with ``where``, the field, the value and the rule.
-    UsageError
-        If it is no instance of any family.
+    `InstanceError` if a field breaks a rule: one line with ``where``, the field, the value and the rule.
+    `UsageError` if it is no instance of any family.
     """
     family = family_of(instance)
     if not vars(instance).get(_IS_VALID):

@@ -12,18 +12,11 @@ from planner.process.errors import UsageError
 def read_scenarios(file: str, instance: str, inputs: str | None, settings: Mapping[str, Any]) -> list[Any]:
     """The instances of a JSON list.
 
-    Parameters
-    ----------
-    file
-        Its entries are names as `load` takes them, instances in the project's own JSON, or objects of overrides, such
-        as ``{"bandwidth": "10GB/s", "devices": 32}``.
-    instance, inputs, settings
-        What overrides are added to: a name, where published inputs are, and the overrides of all.
-
-    Raises
-    ------
-    InstanceError, UsageError
-        One line with the file and the number of the entry.
+    ``file``: its entries are names as `load` takes them, instances in the project's own JSON, or objects of overrides,
+    such as ``{"bandwidth": "10GB/s", "devices": 32}``.
+    ``instance``, ``inputs``, ``settings``: what overrides are added to: a name, where published inputs are, and the
+    overrides of all.
+    `InstanceError`, `UsageError`: one line with the file and the number of the entry.
     """
     text, where = read_named(file)
     content = parse_json(text, where)

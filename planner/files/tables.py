@@ -47,19 +47,11 @@ def expect_times(content: str, where: str) -> None:
 def read_table(content: str, where: str, machine: Mapping[str, Any]) -> dict[str, Any]:
     """The instance of stage partitioning that a table declares: a chain of its lines, each layer on one device.
 
-    Parameters
-    ----------
-    content
-        One line a layer, from the input side on. Columns are ``time`` (forward and backward, such as 1.3ms),
-        ``weight_bytes``, ``activation_bytes``, ``output_bytes`` (to the next line; all 0 if absent), ``static_bytes``
-        (left out if absent), and ``name``, ``module`` and ``role``.
-    machine
-        Settings by name, for what a table does not have.
-
-    Raises
-    ------
-    InstanceError
-        If a column is unknown or a cell breaks its rule; what is missing of the machine is named at once.
+    ``content``: one line a layer, from the input side on. Columns are ``time`` (forward and backward, such as 1.3ms),
+    ``weight_bytes``, ``activation_bytes``, ``output_bytes`` (to the next line; all 0 if absent), ``static_bytes`` (left
+    out if absent), and ``name``, ``module`` and ``role``.
+    ``machine``: settings by name, for what a table does not have.
+    `InstanceError` if a column is unknown or a cell breaks its rule; what is missing of the machine is named at once.
     """
     absent = [option for option in _MACHINE if machine.get(option) is None]
     if absent:
@@ -91,17 +83,11 @@ def rows_of(content: str, where: str, numbers: Numbers, notes: Collection[str]) 
 
     An absent or empty cell is its column's default.
 
-    Parameters
-    ----------
-    numbers
-        Columns of numbers: how each is read, and the default (``None``: what is read of an empty cell, or a refusal).
-    notes
-        Columns of text.
-
-    Raises
-    ------
-    InstanceError
-        If a column is unknown or there twice, a line has another number of cells, or a cell breaks its rule.
+    ``numbers``: columns of numbers: how each is read, and the default (``None``: what is read of an empty cell, or a
+    refusal).
+    ``notes``: columns of text.
+    `InstanceError` if a column is unknown or there twice, a line has another number of cells, or a cell breaks its
+    rule.
     """
     heading = content.lstrip().partition("\n")[0]
     lines = content.strip().splitlines()

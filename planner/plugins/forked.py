@@ -91,20 +91,11 @@ class Outcome:
 def run_in_fork(work: Callable[[Begin], Any], name: str, deadline: Deadline, file: str = "") -> Outcome:
     """What comes of ``work(begin)`` in a fork of this process; none of its processes is left.
 
-    Parameters
-    ----------
-    work
-        Returns JSON types. Its `UsageError` and `InstanceError` are ``REFUSED``, and so is every error that comes from
-        the user's code.
-    name, file
-        What the user calls the code, and the file that it is in.
-    deadline
-        It is ended then, a moment later if it has begun to keep the deadline itself.
-
-    Raises
-    ------
-    RuntimeError
-        Another error, with its traceback: a bug of ours.
+    ``work``: returns JSON types. Its `UsageError` and `InstanceError` are ``REFUSED``, and so is every error that comes
+    from the user's code.
+    ``name``, ``file``: what the user calls the code, and the file that it is in.
+    ``deadline``: it is ended then, a moment later if it has begun to keep the deadline itself.
+    `RuntimeError`: another error, with its traceback: a bug of ours.
     """
     with defer(briefly=True):
         found = _follow(Forked(partial(_serve, work, name, file), name), deadline)

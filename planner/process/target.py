@@ -58,10 +58,7 @@ class Target:
     def load(self) -> Callable[..., Any]:
         """The function; the process that calls this runs the user's code.
 
-        Raises
-        ------
-        LoadError
-            If the file or module cannot be imported, or has no such function.
+        `LoadError` if the file or module cannot be imported, or has no such function.
         """
         if self.pickled:
             try:

@@ -50,18 +50,11 @@ def primal_integral(found: Iterable[tuple[float, float]], best: float, time_s: f
     It is the mean over the time of the primal gap: ``1 - best / objective`` of the plan that is there (0 below
     ``best``), and 1 before the first plan.
 
-    Parameters
-    ----------
-    found
-        Seconds and (positive) objective of each improvement, as of `improvements`; what comes after ``time_s`` is late.
-    best
-        The best objective that is known.
-    time_s
-        Seconds, above 0.
-
-    Source
-    ------
-    Berthold, Measuring the impact of primal heuristics (2013), section 3: P(T) / T.
+    ``found``: seconds and (positive) objective of each improvement, as of `improvements`; what comes after ``time_s``
+    is late.
+    ``best``: the best objective that is known.
+    ``time_s``: seconds, above 0.
+    Source: Berthold, Measuring the impact of primal heuristics (2013), section 3: P(T) / T.
 
     >>> primal_integral([(1.0, 4.0), (3.0, 2.0)], 2.0, 4.0)
     0.5

@@ -17,17 +17,9 @@ _LAST: list[tuple[weakref.ref[Any], str]] = []
 def fingerprint(instance: Any, plan: JsonObject | None) -> JsonObject | None:
     """SHA-256 of the instance's and the plan's JSON, and the versions; equal ones rest on the same.
 
-    Parameters
-    ----------
-    instance
-        ``None``: not known, as of a result that came from another process; then nothing is.
-    plan
-        In the family's JSON form; ``None``: there is none.
-
-    Returns
-    -------
-    JsonObject
-        ``instance`` and ``plan`` (64 hexadecimal digits each, or no plan: ``None``) and ``versions``.
+    ``instance``: ``None``: not known, as of a result that came from another process; then nothing is.
+    ``plan``: in the family's JSON form; ``None``: there is none.
+    Returns: ``instance`` and ``plan`` (64 hexadecimal digits each, or no plan: ``None``) and ``versions``.
     """
     if instance is None:
         return None

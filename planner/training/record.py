@@ -33,10 +33,7 @@ def write(instance: StrategyInstance) -> dict[str, Any]:
     the least time at each degree that all layers have, a forward pass a third of it. Between layers is what crosses
     there in a forward pass. A machine is a node.
 
-    Raises
-    ------
-    UsageError
-        If the instance's schedules lack 1F1B, which AMP's strategies run, or devices make no whole machines.
+    `UsageError` if the instance's schedules lack 1F1B, which AMP's strategies run, or devices make no whole machines.
     """
     flat, chain = instance.flat, instance.chain
     if Schedule.ONE_F_ONE_B not in instance.schedules:
@@ -73,10 +70,7 @@ def write(instance: StrategyInstance) -> dict[str, Any]:
 def plans_of(record: Mapping[str, Any], instance: Any, where: str) -> list[Mapping[str, Any]]:
     """The plans of a record from the best on: those of ``planner alternatives``, or AMP's ranking of a trainer's model.
 
-    Raises
-    ------
-    UsageError
-        If it is no such record, or AMP's and the instance is no trainer's model.
+    `UsageError` if it is no such record, or AMP's and the instance is no trainer's model.
     """
     listed = record.get("alternatives")
     if isinstance(listed, list):
@@ -168,12 +162,8 @@ class Record:
 def run_in_order(plans: Sequence[Mapping[str, Any]], run: Callable[[Mapping[str, Any]], "Run"], budget: int) -> Record:
     """Run plans in order until so many were begun. One that is refused, as for memory, was not; one that failed was.
 
-    Raises
-    ------
-    UsageError
-        If all were refused: why the last one was.
-    RunError
-        If all that were begun failed.
+    `UsageError` if all were refused: why the last one was.
+    `RunError` if all that were begun failed.
     """
     tried: list[Tried] = []
     error: Exception | None = None

@@ -234,19 +234,10 @@ def run_task(
 ) -> tuple[Ended, str]:
     """How a solver's run on a task ended, and its name and version; stopped where the watch or the relay asks for it.
 
-    Parameters
-    ----------
-    name
-        As ``--solver`` takes it, or of one of ours.
-    task
-        Its ``seconds`` are replaced by what the watch leaves.
-    relay
-        Receives solutions, as ``seen`` makes them of values by column, and bounds.
-
-    Raises
-    ------
-    BackendError
-        If there is no such solver, or it does not know an option.
+    ``name``: as ``--solver`` takes it, or of one of ours.
+    ``task``: its ``seconds`` are replaced by what the watch leaves.
+    ``relay``: receives solutions, as ``seen`` makes them of values by column, and bounds.
+    `BackendError` if there is no such solver, or it does not know an option.
     """
     try:
         process = _ready(name, watch)

@@ -33,12 +33,8 @@ def run(
 ) -> Run:
     """Run ``limits.solver`` on a ``HighsLp``; arguments and errors otherwise as of `solvers.milp.backend.run`.
 
-    Parameters
-    ----------
-    columns
-        By a variable's id.
-    known
-        A hint, by columns.
+    ``columns``: by a variable's id.
+    ``known``: a hint, by columns.
     """
     found = prove_twice(
         _Call(has_objective, limits, watch, on_solution).once, lp, columns, known, limits.seed, on_bound

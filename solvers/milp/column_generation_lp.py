@@ -20,17 +20,9 @@ from solvers.trust.pins import demand
 class Growing:
     """The least cost of a cover: ``sum of count[i, c] x[c] >= sides[i]`` for each row i, every x at least 0.
 
-    Parameters
-    ----------
-    sides
-        One for each row.
-    dearest
-        What a row costs that no column covers, for each unit of its side.
-
-    Raises
-    ------
-    BackendError
-        As `solvers.milp.backend.run`.
+    ``sides``: one for each row.
+    ``dearest``: what a row costs that no column covers, for each unit of its side.
+    `BackendError`: as `solvers.milp.backend.run`.
     """
 
     def __init__(self, sides: Sequence[float], dearest: float, limits: Limits, watch: Watch) -> None:

@@ -18,10 +18,7 @@ _ALGORITHMS = ("ipm", "simplex")
 def solve(highs: highspy.Highs, watch: Watch) -> tuple[bool, str]:
     """Solve it, to a basis; HiGHS is interrupted once the watch is stopped.
 
-    Returns
-    -------
-    tuple
-        Whether it is infeasible, and, where neither that nor an optimum is known, why.
+    Returns: whether it is infeasible, and, where neither that nor an optimum is known, why.
     """
     highs.cbSimplexInterrupt.subscribe(poll(watch))
     highs.cbIpmInterrupt.subscribe(poll(watch))

@@ -26,10 +26,7 @@ class Repeated:
 
     Every variable has finite bounds, of which 0 is the lower one.
 
-    Raises
-    ------
-    BackendError
-        As `solvers.milp.backend.run`.
+    `BackendError`: as `solvers.milp.backend.run`.
     """
 
     def __init__(self, model: pyo.ConcreteModel, limits: Limits, watch: Watch) -> None:

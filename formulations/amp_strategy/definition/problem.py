@@ -155,14 +155,9 @@ def terms(instance: AmpInstance, plan: StrategyPlan) -> Terms:
 def evaluate(instance: AmpInstance, plan: StrategyPlan) -> float:
     """Seconds of a training step.
 
-    Raises
-    ------
-    ValueError
-        If the plan breaks a rule.
-
-    Source
-    ------
-    AMP, Equation 4, as estimate() uses it (section 6.2), with the data-parallel all-reduce; terms reconstructed.
+    `ValueError` if the plan breaks a rule.
+    Source: AMP, Equation 4, as estimate() uses it (section 6.2), with the data-parallel all-reduce; terms
+    reconstructed.
     """
     if violations(instance, plan):
         raise ValueError("; ".join(map(str, violations(instance, plan))))

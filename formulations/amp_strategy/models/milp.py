@@ -56,10 +56,7 @@ class Data:
 def data_of(instance: AmpInstance, watch: Watch, *, complete: bool) -> Data:
     """The candidates and stages that alone cost no more than the watch's best plan (`choice`); all if ``complete``.
 
-    Raises
-    ------
-    SizeError
-        If too many stages are left.
+    `SizeError` if too many stages are left.
     """
     found, known, most_s, quick_s = choice(instance, watch, complete=complete)
     unit = (quick_s if known is None else known) / milp.NATURAL or 1.0

@@ -18,14 +18,8 @@ MAX_SEARCHED_RING = 12
 def evaluate(instance: DeviceMapping, plan: Mapping) -> float:
     """Seconds of the slowest stage replica.
 
-    Raises
-    ------
-    ValueError
-        If the plan breaks a rule.
-
-    Source
-    ------
-    Parmesan, Equation 5.
+    `ValueError` if the plan breaks a rule.
+    Source: Parmesan, Equation 5.
     """
     broken = violations(instance, plan)
     if broken:

@@ -52,21 +52,14 @@ class Part(NamedTuple):
 class Data:
     """An instance, and what becomes whole units of ``scale``: times are rounded down, ``top`` up.
 
-    Parameters
-    ----------
-    given
-        S stages, R replicas, D devices, ``speed[d, e]``, ``edges`` (s, s', bytes), ``ring[s]`` bytes of a ring's link.
-    classes
-        Bandwidths, descending: of each class the fastest. ``reached[k][d]``: devices that links of class k or faster
-        lead to from device d.
-    is_exact
-        Whether the classes are the bandwidths; else these are rounded up.
-    top
-        No plan of interest takes more units.
-    longest_s
-        Links that take longer than so many seconds count as that.
-    order, orbit
-        Of equivalent plans (`symmetry.device_order`).
+    ``given``: S stages, R replicas, D devices, ``speed[d, e]``, ``edges`` (s, s', bytes), ``ring[s]`` bytes of a ring's
+    link.
+    ``classes``: bandwidths, descending: of each class the fastest. ``reached[k][d]``: devices that links of class k or
+    faster lead to from device d.
+    ``is_exact``: whether the classes are the bandwidths; else these are rounded up.
+    ``top``: no plan of interest takes more units.
+    ``longest_s``: links that take longer than so many seconds count as that.
+    ``order``, ``orbit``: of equivalent plans (`symmetry.device_order`).
     """
 
     given: Arrays

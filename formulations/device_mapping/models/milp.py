@@ -59,16 +59,12 @@ Node = tuple[str, int, int]
 class Data:
     """An instance, its times in units of ``unit_s`` seconds.
 
-    Parameters
-    ----------
-    given
-        S stages, R replicas, ``edges`` (s, s', bytes), ``ring[s]`` bytes of a ring's link, ``compute[s]`` seconds.
-    places
-        Devices, or groups of devices.
-    is_exact
-        Whether the places have the bandwidths as they are; else these are rounded up to a few.
-    most_s, longest_s
-        No plan of interest takes longer (``None``: unknown); links that do count as ``longest_s``.
+    ``given``: S stages, R replicas, ``edges`` (s, s', bytes), ``ring[s]`` bytes of a ring's link, ``compute[s]``
+    seconds.
+    ``places``: devices, or groups of devices.
+    ``is_exact``: whether the places have the bandwidths as they are; else these are rounded up to a few.
+    ``most_s``, ``longest_s``: no plan of interest takes longer (``None``: unknown); links that do count as
+    ``longest_s``.
     """
 
     given: Arrays

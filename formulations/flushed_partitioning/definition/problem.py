@@ -129,10 +129,7 @@ def longest_path(instance: FlushedInstance, plan: StagePlan, lengths: Sequence[f
 def evaluate(instance: FlushedInstance, plan: StagePlan) -> float:
     """Time per sample of a plan, in the instance's time unit: by the formula, or simulated (`simulate_batch`).
 
-    Raises
-    ------
-    ValueError
-        If the plan names a node or TMPC that the instance does not have, or has no stage.
+    `ValueError` if the plan names a node or TMPC that the instance does not have, or has no stage.
     """
     if not plan.stages:
         raise ValueError("the plan has no stage")

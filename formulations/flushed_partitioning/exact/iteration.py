@@ -140,10 +140,7 @@ class Tables(ThresholdTables):
     def times(self, in_flight: Sequence[int], most: float) -> Floats3:
         """Least times of all stages for a micro-batch at every t, for each number in flight; infinite above ``most``.
 
-        Raises
-        ------
-        StoppedError
-            If the run is to end.
+        `StoppedError` if the run is to end.
         """
         D, P = len(self.lattice.bits), len(self.tp)
         demand(16.0 * len(in_flight) * P * D * D, f"times of stages between {D} downsets")

@@ -115,10 +115,7 @@ class Search(flat_exact.ThresholdSearch):
 
         ``cap`` is that of `Filling`.
 
-        Raises
-        ------
-        SizeError
-            If there are too many labels.
+        `SizeError` if there are too many labels.
         """
         self.passes += 1
         self._leave_out(T)

@@ -136,10 +136,7 @@ class Model(formula.Model):
 def model_of(instance: FlushedInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model of an instance (`data_of`), with its requirements; `solve_model.Stopped` once the watch is.
 
-    Raises
-    ------
-    SizeError
-        If there are too many passes, or choices.
+    `SizeError` if there are too many passes, or choices.
     """
     if (reason := passes_too_many(instance)) is not None:
         raise SizeError(reason)

@@ -42,10 +42,7 @@ def why_infeasible(instance: FlushedInstance, limits: Limits, watch: Watch) -> t
 def least_memory(instance: FlushedInstance, watch: Watch) -> Least:
     """The least rounded M (bytes) with a plan under GPipe, infinite if none does.
 
-    Raises
-    ------
-    SizeError
-        If there are too many downsets or labels.
+    `SizeError` if there are too many downsets or labels.
     """
     m = instance.flat.num_microbatches
     search = _search(replace(instance, flat=replace(instance.flat, memory_bytes=math.inf)), watch)

@@ -65,10 +65,7 @@ class Span:
 def spans(plan: HierarchicalPlan) -> list[list[Span]]:
     """The superstages of each level from 2 to L, if the groups of each hold those of the level below.
 
-    Raises
-    ------
-    ValueError
-        If they do not.
+    `ValueError` if they do not.
     """
     levels = [[Span(i, i + 1, found.dp_degree) for i, found in enumerate(plan.stages)]]
     for groups in plan.groups:

@@ -61,9 +61,7 @@ def link_time(instance: HierarchicalInstance, superstage: Superstage) -> float:
 def _link_time(instance: HierarchicalInstance, held: Sequence[Superstage], degree: int, bandwidth: float) -> float:
     """Time per sample of the link of one of ``degree`` devices of any level, each of which holds these superstages.
 
-    Source
-    ------
-    Appendix E, the recursion's middle term.
+    Source: Appendix E, the recursion's middle term.
     """
     flat, inside = instance.flat, _nodes(held)
     volume = [2 * edge.bytes for edge in flat.edges if (edge.source in inside) != (edge.target in inside)]
@@ -173,14 +171,8 @@ def iteration_time(instance: HierarchicalInstance, plan: HierarchicalPlan) -> fl
 def evaluate(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:
     """Time per sample of a plan, in the instance's time unit: the slowest superstage, or a part of an iteration.
 
-    Raises
-    ------
-    ValueError
-        If the plan names a node or TMPC that the instance does not have, or has no stage.
-
-    Source
-    ------
-    Piper, Appendix E. Deviation: none; weights under tensor parallelism as `whole_weight` says.
+    `ValueError` if the plan names a node or TMPC that the instance does not have, or has no stage.
+    Source: Piper, Appendix E. Deviation: none; weights under tensor parallelism as `whole_weight` says.
     """
     if not plan.stages or not all(superstage.inner for superstage in plan.stages):
         raise ValueError("the plan has no stage, or a superstage without stages")

@@ -97,10 +97,7 @@ def flat_share(overrides: Mapping[str, Any]) -> dict[str, Any]:
 def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: str) -> HierarchicalInstance:
     """The instance as the caller declares it.
 
-    Raises
-    ------
-    InstanceError
-        Unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
+    `InstanceError`: unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
     """
     flat = flat_overrides.apply(instance.flat, flat_share(overrides), where)
     # The flat bandwidth is that of a machine's link: what --fix-units did to it is done to the network inside, too.
@@ -128,10 +125,7 @@ def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: s
 def on_cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) -> HierarchicalInstance:
     """The flat instance on the cluster that the overrides describe; of the flat ones they record what was done to it.
 
-    Raises
-    ------
-    InstanceError
-        As `apply`, or if the cluster's size or bandwidths are not given.
+    `InstanceError`: as `apply`, or if the cluster's size or bandwidths are not given.
     """
     given = _cluster(flat, overrides, where)
     for setting in _OWN:

@@ -119,12 +119,8 @@ def usable(instance: HierarchicalInstance, watch: Watch, *, complete: bool) -> t
     Of all plans if ``complete``, or where no plan is known that meets the instance's requirements, which may ask for
     arcs that others dominate.
 
-    Raises
-    ------
-    formulations.modelling.solve_model.Stopped
-        Once the watch is.
-    ValueError
-        If the instance has too many downsets.
+    `formulations.modelling.solve_model.Stopped`: once the watch is.
+    `ValueError` if the instance has too many downsets.
     """
     superstages, known = Superstages(instance, MAX_DOWNSETS, watch), watch.best_objective
     whole = complete or bool(instance.requirements)

@@ -48,12 +48,8 @@ def largest_time(instance: HierarchicalInstance, terms: Terms) -> float:
 class Superstages:
     """Prices of the superstages over an instance's downsets, each with its limit on time.
 
-    Raises
-    ------
-    ValueError
-        If there are more than ``most`` downsets.
-    formulations.modelling.solve_model.Stopped
-        Once the watch is, as all methods do.
+    `ValueError` if there are more than ``most`` downsets.
+    `formulations.modelling.solve_model.Stopped`: once the watch is, as all methods do.
     """
 
     def __init__(self, instance: HierarchicalInstance, most: int, watch: Watch) -> None:

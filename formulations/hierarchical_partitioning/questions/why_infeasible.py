@@ -38,10 +38,7 @@ def why_infeasible(instance: HierarchicalInstance, _limits: Limits, watch: Watch
 def least_memory(instance: HierarchicalInstance, watch: Watch) -> Least:
     """The least rounded bytes of a device with a plan, infinite if no memory has one.
 
-    Raises
-    ------
-    SizeError
-        If the graph has too many downsets, or pairs of them, or there are levels above machines.
+    `SizeError` if the graph has too many downsets, or pairs of them, or there are levels above machines.
     """
     if instance.upper_levels:
         raise SizeError(TWO_LEVELS)

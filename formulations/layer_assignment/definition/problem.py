@@ -56,14 +56,8 @@ def terms(instance: LayerAssignmentInstance, plan: LayerPlan) -> Terms:
 def evaluate(instance: LayerAssignmentInstance, plan: LayerPlan) -> float:
     """Seconds of a training step.
 
-    Raises
-    ------
-    ValueError
-        If the plan has no stage or the wrong number of layers.
-
-    Source
-    ------
-    AMP, Equation 4: (gas - 1) max T + sum of e + sum of T; plus the all-reduce, reconstructed.
+    `ValueError` if the plan has no stage or the wrong number of layers.
+    Source: AMP, Equation 4: (gas - 1) max T + sum of e + sum of T; plus the all-reduce, reconstructed.
     """
     if violations(instance, plan):
         raise ValueError("; ".join(map(str, violations(instance, plan))))

@@ -55,14 +55,8 @@ def evaluate(instance: MeshInstance, plan: TilingPlan) -> float:
 
     Sending counts only where the order does (``ordered``).
 
-    Raises
-    ------
-    ValueError
-        If the plan breaks a rule.
-
-    Source
-    ------
-    The form of AMP's Equation 4, with the tile's own communication as a stage's time; reconstructed.
+    `ValueError` if the plan breaks a rule.
+    Source: The form of AMP's Equation 4, with the tile's own communication as a stage's time; reconstructed.
     """
     broken = violations(instance, plan)
     if broken:

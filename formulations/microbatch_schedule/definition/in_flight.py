@@ -83,20 +83,12 @@ def exact(
 ) -> int:
     """Least samples in flight (a multiple of the micro-batch) at which neither stage ever waits in the steady state.
 
-    Parameters
-    ----------
-    successor
-        Its in-flight samples are rounded up to whole micro-batches; it never waits, so its timeline is known.
-    ratio, successor_ratio
-        Seconds of a sample's passes at either stage (default: the same); the sums must agree, as a stage that is
-        faster than the other waits anyway.
-    delay
-        Seconds of the link in each direction, in the same unit.
-
-    Raises
-    ------
-    ValueError
-        If a number is not positive (``delay``: negative), or the sums of the passes differ.
+    ``successor``: its in-flight samples are rounded up to whole micro-batches; it never waits, so its timeline is
+    known.
+    ``ratio``, ``successor_ratio``: seconds of a sample's passes at either stage (default: the same); the sums must
+    agree, as a stage that is faster than the other waits anyway.
+    ``delay``: seconds of the link in each direction, in the same unit.
+    `ValueError` if a number is not positive (``delay``: negative), or the sums of the passes differ.
     """
     f_y, g_y = successor_ratio or ratio
     if min(microbatch, k, successor.microbatch, successor.k, *ratio, f_y, g_y) < 1 or delay < 0:

@@ -44,10 +44,7 @@ def _on_device(instance: ScheduleInstance, plan: SchedulePlan, device: int) -> l
 def evaluate(instance: ScheduleInstance, plan: SchedulePlan) -> float:
     """Seconds of the iteration, or bytes of the device that holds most, as the instance's objective says.
 
-    Raises
-    ------
-    ValueError
-        If the plan breaks a rule.
+    `ValueError` if the plan breaks a rule.
     """
     broken = _passes(instance, plan) or _rules(instance, plan)
     if broken:

@@ -59,20 +59,13 @@ class Bytes:
 class Data:
     """Stages s with ``graph.counts[s]`` micro-batches each; passes p, counted as in `PassGraph`.
 
-    Parameters
-    ----------
-    graph
-        ``seconds[p]``, and ``before[p]``: pairs of a pass q that p waits for and the time of its message; in `Units`.
-    latest
-        The longest iteration that is looked for.
-    deadline_s
-        In seconds; ``None`` where there is none, or where only the order of passes counts.
-    pairs
-        Two passes of a device of which either may come first.
-    bytes
-        Where bytes are minimised, or stages share memory; else ``None``.
-    units
-        Of seconds, or of bytes where these are minimised.
+    ``graph``: ``seconds[p]``, and ``before[p]``: pairs of a pass q that p waits for and the time of its message; in
+    `Units`.
+    ``latest``: the longest iteration that is looked for.
+    ``deadline_s``: in seconds; ``None`` where there is none, or where only the order of passes counts.
+    ``pairs``: two passes of a device of which either may come first.
+    ``bytes``: where bytes are minimised, or stages share memory; else ``None``.
+    ``units``: of seconds, or of bytes where these are minimised.
     """
 
     graph: PassGraph

@@ -87,14 +87,8 @@ def heaviest_path(seconds: Sequence[float], edges: Iterable[tuple[int, int]]) ->
 def evaluate(instance: OperatorInstance, plan: OperatorPlan) -> float:
     """Seconds of the slowest stage over its replicas; of a training step where stages are free or flushed.
 
-    Raises
-    ------
-    ValueError
-        If the plan misses an operator, or has another number of replicas than of stages.
-
-    Source
-    ------
-    Parmesan, Equations 1 and 3. A step: (MB + S - 1) times the slowest stage plus the slowest all-reduce of
+    `ValueError` if the plan misses an operator, or has another number of replicas than of stages.
+    Source: Parmesan, Equations 1 and 3. A step: (MB + S - 1) times the slowest stage plus the slowest all-reduce of
     parameters. Source: reconstructed (Appendix E is not published). A flushed step: `step_parts`.
     """
     if len(plan.replicas) != len(plan.stages) or sorted(stage_of(plan)) != list(range(len(instance.operators))):
@@ -134,10 +128,8 @@ def shapes(instance: OperatorInstance) -> tuple[tuple[int, int], ...]:
 def memory_bytes(instance: OperatorInstance, members: tuple[int, ...], from_end: int) -> float:
     """Bytes that a stage needs; ``from_end`` counts the stages from it to the last, itself included.
 
-    Source
-    ------
-    Reconstructed. Copies of the weights, the stage's inputs for every micro-batch in flight, and its activations: with
-    recomputation the peak over one micro-batch, without all of them for all micro-batches.
+    Source: Reconstructed. Copies of the weights, the stage's inputs for every micro-batch in flight, and its
+    activations: with recomputation the peak over one micro-batch, without all of them for all micro-batches.
     """
     return math.fsum(chain.from_iterable(memory_terms(instance, members, from_end).values()))
 

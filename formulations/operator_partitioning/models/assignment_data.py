@@ -28,21 +28,13 @@ class Needs(NamedTuple):
 class Data:
     """An instance with a given S: operators v, stages s = 0 to S - 1 from the input side, tensors t.
 
-    Parameters
-    ----------
-    after
-        ``after[v]``: the operators that v feeds.
-    compute_s, send_s
-        What takes time: of operators, and of tensors for one receiver.
-    single, several
-        The tensors of ``send_s`` with one target, and with several.
-    numbers
-        How many replicas a stage may have where their number is free, else empty: one is left to each other stage; 0
-        and all where stages may be empty. Then the first are: positions from the end stay true.
-    feeding
-        Operators whose outputs may be kept as inputs: those that feed one, in training with limited memory.
-    awaiting
-        By v and k the k-th operator that v feeds, where stages compute again.
+    ``after``: ``after[v]``: the operators that v feeds.
+    ``compute_s``, ``send_s``: what takes time: of operators, and of tensors for one receiver.
+    ``single``, ``several``: the tensors of ``send_s`` with one target, and with several.
+    ``numbers``: how many replicas a stage may have where their number is free, else empty: one is left to each other
+    stage; 0 and all where stages may be empty. Then the first are: positions from the end stay true.
+    ``feeding``: operators whose outputs may be kept as inputs: those that feed one, in training with limited memory.
+    ``awaiting``: by v and k the k-th operator that v feeds, where stages compute again.
     """
 
     instance: OperatorInstance

@@ -256,11 +256,9 @@ def by_table(instance: OperatorInstance, bits: Words, watch: Watch) -> Tabled:
 def solve_max_load(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
     """The table over all downsets of the graph itself: no cluster, and no stage left out.
 
-    Source
-    ------
-    Tarnawski et al. 2020, the dynamic program for contiguous splits, as Piper, section 3.2, describes it: the load of a
-    device is its nodes' time and what comes in or leaves. ``stats.max_load`` is its own value: what leaves counts once,
-    where the definition counts it for each stage that takes it.
+    Source: Tarnawski et al. 2020, the dynamic program for contiguous splits, as Piper, section 3.2, describes it: the
+    load of a device is its nodes' time and what comes in or leaves. ``stats.max_load`` is its own value: what leaves
+    counts once, where the definition counts it for each stage that takes it.
     """
 
     def flow(each: OperatorInstance) -> Flow:

@@ -37,10 +37,7 @@ def second_phase(instance: PlacementInstance, partition: OperatorPlan) -> Device
 def evaluate(instance: PlacementInstance, plan: PlacementPlan) -> float:
     """Seconds of the slowest stage replica, on the links of the mapping; or of a step.
 
-    Raises
-    ------
-    ValueError
-        If the plan breaks a rule.
+    `ValueError` if the plan breaks a rule.
     """
     broken = violations(instance, plan)
     if broken:

@@ -50,10 +50,7 @@ def replica_schedule(instance: DeviceMapping, plan: Mapping, replica: int) -> Sc
 def simulate(instance: DeviceMapping, plan: Mapping, schedule: str = "1f1b") -> Step:
     """A step of the mapped pipeline.
 
-    Raises
-    ------
-    ValueError
-        If the schedule is unknown.
+    `ValueError` if the schedule is unknown.
     """
     if schedule not in SCHEDULES:
         raise ValueError(" or ".join(SCHEDULES))

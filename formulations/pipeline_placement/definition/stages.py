@@ -19,10 +19,7 @@ def mapping_of(operators: OperatorInstance, plan: OperatorPlan, matrix: Matrix, 
 
     Stages compute what their operators compute, hold their parameters, and exchange the tensors between them.
 
-    Raises
-    ------
-    ValueError
-        If stages differ in replicas, or the matrix has not one device for each replica of each stage.
+    `ValueError` if stages differ in replicas, or the matrix has not one device for each replica of each stage.
     """
     if len(set(plan.replicas)) != 1:
         raise ValueError(f"replicas are {', '.join(map(str, plan.replicas))}; expected the same for every stage")

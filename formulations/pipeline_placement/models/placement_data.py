@@ -35,23 +35,15 @@ class Link(NamedTuple):
 class Data:
     """An instance: operators v, tensors t, stages s and q, R replicas r, devices d and e.
 
-    Parameters
-    ----------
-    partition
-        Its first phase.
-    levels
-        The distinct bandwidths, fastest first.
-    level
-        The place in ``levels`` of the link between two devices (d, e), in this order.
-    volumes, gradients
-        Bytes of tensors between stages, and of the all-reduce on each link of a ring for operators; empty where the
-        objective does not count them.
-    sent, rings
-        Links that these cross: by (s, q, r), and by (s, r) of their first end.
-    top_s
-        No stage of interest takes longer, and no step.
-    earlier
-        By (s, r) the replica whose device comes before that of replica r of stage s, without loss of generality.
+    ``partition``: its first phase.
+    ``levels``: the distinct bandwidths, fastest first.
+    ``level``: the place in ``levels`` of the link between two devices (d, e), in this order.
+    ``volumes``, ``gradients``: bytes of tensors between stages, and of the all-reduce on each link of a ring for
+    operators; empty where the objective does not count them.
+    ``sent``, ``rings``: links that these cross: by (s, q, r), and by (s, r) of their first end.
+    ``top_s``: no stage of interest takes longer, and no step.
+    ``earlier``: by (s, r) the replica whose device comes before that of replica r of stage s, without loss of
+    generality.
     """
 
     instance: PlacementInstance

@@ -129,11 +129,8 @@ def solve(
 ) -> Answer[PlacementPlan]:
     """Parmesan: clustering, dynamic program and refinement, then Algorithm 1.
 
-    Parameters
-    ----------
-    instantiation
-        What Algorithm 1 minimises: ``objective``, the instance's own, of a step that of ``full``; ``p2p`` or
-        ``allreduce``, the two instantiations of section 5.2; ``auto``, the one that its ratio rule chooses.
+    ``instantiation``: what Algorithm 1 minimises: ``objective``, the instance's own, of a step that of ``full``;
+    ``p2p`` or ``allreduce``, the two instantiations of section 5.2; ``auto``, the one that its ratio rule chooses.
     """
 
     def instantiate(stages: DeviceMapping) -> DeviceMapping:

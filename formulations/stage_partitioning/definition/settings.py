@@ -125,17 +125,10 @@ _FIELDS = {
 def apply(instance: StageInstance, overrides: Mapping[str, Any], where: str) -> StageInstance:
     """The instance as the caller declares it.
 
-    Parameters
-    ----------
-    overrides
-        Values by setting name (dashes or underscores), as text or parsed; ``None`` and ``False`` mean not given.
-    where
-        Names the instance in errors.
-
-    Raises
-    ------
-    InstanceError
-        Unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
+    ``overrides``: values by setting name (dashes or underscores), as text or parsed; ``None`` and ``False`` mean not
+    given.
+    ``where``: names the instance in errors.
+    `InstanceError`: unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
     """
     given = parse_overrides(overrides, OVERRIDES, where)
     made = instance.options.get(SCHEME)

@@ -37,11 +37,8 @@ _MAX_DOWNSETS, _NEAR = 6000, 2000
 def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """A plan whose stages are pieces of linear orders, and the work bound.
 
-    Returns
-    -------
-    Answer
-        Never ``infeasible``: that no linear order gave a plan proves nothing (unless the work bound meets the plan,
-        nothing is proved optimal either). ``Stop.SIZE_LIMIT`` without a plan if not even one order fits.
+    Returns: never ``infeasible``: that no linear order gave a plan proves nothing (unless the work bound meets the
+    plan, nothing is proved optimal either). ``Stop.SIZE_LIMIT`` without a plan if not even one order fits.
     """
     rng = random.Random(limits.seed)
     flag = np.frombuffer(watch.flag, np.uint8)

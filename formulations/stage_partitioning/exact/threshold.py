@@ -274,11 +274,8 @@ class ThresholdSearch(ThresholdTables):
 def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """Least time per sample over all plans, with a proof.
 
-    Returns
-    -------
-    Answer
-        ``bound`` is within 1e-9 of the plan's objective unless the run was stopped. ``infeasible`` is proved by an
-        unlimited test. More than ``MAX_DOWNSETS`` downsets end with ``Stop.SIZE_LIMIT`` and no plan.
+    Returns: ``bound`` is within 1e-9 of the plan's objective unless the run was stopped. ``infeasible`` is proved by an
+    unlimited test. More than ``MAX_DOWNSETS`` downsets end with ``Stop.SIZE_LIMIT`` and no plan.
     """
     flag = np.frombuffer(watch.flag, np.uint8)
     downsets, limited = all_downsets(instance, MAX_DOWNSETS), None

@@ -40,11 +40,8 @@ _NOISE = 1e-12
 def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """Least time per sample over the plans that the trainer of the instance's requirement can run, with a proof.
 
-    Returns
-    -------
-    Answer
-        ``stats``: pairs of ``degrees``, and, where the free optimum was proved in the time that is left, that optimum
-        as ``free_optimum`` and the ``price`` of the restriction, objective / free_optimum - 1.
+    Returns: ``stats``: pairs of ``degrees``, and, where the free optimum was proved in the time that is left, that
+    optimum as ``free_optimum`` and the ``price`` of the restriction, objective / free_optimum - 1.
     """
     trainer = TRAINERS[str(requirements_of(instance)[0].arguments[0])]
     free = replace(instance, requirements=())

@@ -39,11 +39,8 @@ NO_DEGREES = "no plan on the chain has degrees that the devices and micro-batche
 def solve(instance: StageInstance, _limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The best plan on a chain without a memory limit, if it happens to fit.
 
-    Returns
-    -------
-    Answer
-        No plan if PipeDream's needs more memory than there is; ``stats`` then has its time per sample
-        (``unlimited_objective``) and the memory it needs (``needed_memory_bytes``), and ``reason`` says how to see it.
+    Returns: no plan if PipeDream's needs more memory than there is; ``stats`` then has its time per sample
+    (``unlimited_objective``) and the memory it needs (``needed_memory_bytes``), and ``reason`` says how to see it.
     """
     bound = work_bound(instance)
     watch.bound(bound, Prover.BOUNDS)

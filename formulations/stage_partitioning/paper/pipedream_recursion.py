@@ -90,16 +90,10 @@ def partition(
 ) -> Iterator[tuple[int, float, list[Replicated]]]:
     """Of 1, 2, ... workers of the last level, where there is a plan: the best time by PipeDream's costs, its stages.
 
-    Parameters
-    ----------
-    beside
-        Whether weights are synchronised beside computation, or after it.
-    degrees
-        The replicas that a stage may have at each level (default: any number).
-    memory
-        What the stages of a single level have to fit into, all workers in use.
-    stopped
-        Polled; nothing is found once it is true.
+    ``beside``: whether weights are synchronised beside computation, or after it.
+    ``degrees``: the replicas that a stage may have at each level (default: any number).
+    ``memory``: what the stages of a single level have to fit into, all workers in use.
+    ``stopped``: polled; nothing is found once it is true.
     """
     n = len(chain.times)
     ends = np.concatenate([[0.0], np.cumsum(chain.times)])

@@ -167,20 +167,12 @@ def solve(
 ) -> Answer[StagePlan]:
     """The best plan that the published dynamic program finds.
 
-    Parameters
-    ----------
-    knapsack
-        ``rerank`` (the paper's text), ``sort-once`` (the released program; at most two TMPCs per (v, t)),
-        ``truncating``; ``auto``: sort-once under the released cost model where it applies, else rerank.
-    cutoff
-        ``exact``: the stages and degrees of a plan of `exact.threshold`, with TMPCs by this knapsack rule, say what no
-        better plan can use. The plan that comes back is as good; seconds and ``stats`` are not those of the paper.
-
-    Returns
-    -------
-    Answer
-        ``infeasible`` is a proof: every rule ends at the lightest choice before it gives up. The bound is the work
-        bound; with ``knapsack="exact"`` it is the plan's own objective, which is then optimal.
+    ``knapsack``: ``rerank`` (the paper's text), ``sort-once`` (the released program; at most two TMPCs per (v, t)),
+    ``truncating``; ``auto``: sort-once under the released cost model where it applies, else rerank.
+    ``cutoff``: ``exact``: the stages and degrees of a plan of `exact.threshold`, with TMPCs by this knapsack rule, say
+    what no better plan can use. The plan that comes back is as good; seconds and ``stats`` are not those of the paper.
+    Returns: ``infeasible`` is a proof: every rule ends at the lightest choice before it gives up. The bound is the work
+    bound; with ``knapsack="exact"`` it is the plan's own objective, which is then optimal.
     """
     rule = resolve(instance, knapsack)
     flag, options, known = np.frombuffer(watch.flag, np.uint8), {"knapsack": rule, "cutoff": cutoff}, None

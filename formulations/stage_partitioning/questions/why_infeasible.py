@@ -86,10 +86,7 @@ def is_feasible(instance: StageInstance, watch: Watch) -> bool:
 def fewest_devices(instance: StageInstance, watch: Watch) -> Least:
     """The smallest K that makes the instance feasible, infinite if none does.
 
-    Raises
-    ------
-    SizeError
-        If the graph has too many downsets.
+    `SizeError` if the graph has too many downsets.
     """
     search = _whole(replace(instance, num_devices=unlimited_devices(instance)), watch)
     s = search.test(math.inf, fewest=True)
@@ -101,10 +98,7 @@ def fewest_devices(instance: StageInstance, watch: Watch) -> Least:
 def least_memory(instance: StageInstance, watch: Watch) -> Least:
     """The least rounded M (bytes) that makes the instance feasible, infinite if none does.
 
-    Raises
-    ------
-    SizeError
-        If the graph has too many downsets.
+    `SizeError` if the graph has too many downsets.
     """
     search = _whole(replace(instance, memory_bytes=math.inf), watch)
     needed = math.inf

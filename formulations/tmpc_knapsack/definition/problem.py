@@ -22,14 +22,8 @@ def total_memory(instance: KnapsackInstance, plan: KnapsackPlan) -> float:
 def evaluate(instance: KnapsackInstance, plan: KnapsackPlan) -> float:
     """Total time of the chosen TMPCs; 0 for no node.
 
-    Raises
-    ------
-    ValueError
-        If a node has no choice, or one that it does not have.
-
-    Source
-    ------
-    Piper, section 4: minimise the stage's total TPS, which is a sum over its nodes.
+    `ValueError` if a node has no choice, or one that it does not have.
+    Source: Piper, section 4: minimise the stage's total TPS, which is a sum over its nodes.
     """
     return math.fsum(choice.time for choice in _options_of(instance, plan))
 

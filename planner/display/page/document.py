@@ -33,10 +33,8 @@ def page(
 ) -> tuple[str, list[Report]]:
     """Run the methods on instances and write the page about them; arguments as of `material`, for each of the names.
 
-    Returns
-    -------
-    page, reports
-        HTML text that needs no network, and what it was made of: a signal ends it with the instance at which it came.
+    Returns: HTML text that needs no network, and what it was made of: a signal ends it with the instance at which it
+    came.
     """
     library.require_page()
     found: list[Material] = []

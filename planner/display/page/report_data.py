@@ -64,14 +64,10 @@ def material(
 ) -> Material:
     """Run the methods on one instance.
 
-    Parameters
-    ----------
-    name, settings
-        As the command line gives them: a file or catalog name, overrides and options by name.
-    methods, plans, limits, inputs, listen, notice
-        As for `planner.crosscheck` and `planner.load`.
-    topology
-        The network on which an operator graph is placed as well, as for `planner solve`.
+    ``name``, ``settings``: as the command line gives them: a file or catalog name, overrides and options by name.
+    ``methods``, ``plans``, ``limits``, ``inputs``, ``listen``, ``notice``: as for `planner.crosscheck` and
+    `planner.load`.
+    ``topology``: the network on which an operator graph is placed as well, as for `planner solve`.
     """
     overrides, options = split(settings)
     if topology is None:

@@ -22,10 +22,7 @@ SAME_OBJECTIVE, SAME_TIME = 1e-6, 1.5
 def rows_of(place: str | Path) -> list[MeasuredRow]:
     """The rows of a folder, or of a file of JSON lines; a last line that was cut off is left out.
 
-    Raises
-    ------
-    UsageError
-        If there is no such file, or a line is no row.
+    `UsageError` if there is no such file, or a line is no row.
     """
     path = Path(place)
     try:
@@ -77,12 +74,9 @@ def write_table(folder: Path, rows: Sequence[MeasuredRow], table: str) -> None:
 def compare(first: Sequence[MeasuredRow], second: Sequence[MeasuredRow]) -> dict[str, Any]:
     """What changed between two measurements, row by row.
 
-    Returns
-    -------
-    dict
-        ``rows`` (``case``, ``settings``, ``method``, ``seed``, ``objective``, ``seconds`` and ``gap`` as pairs,
-        ``speedup``, and ``verdict``: better, worse, faster, slower or same), ``only_first``, ``only_second``,
-        ``counts`` of the verdicts, and ``mean_speedup``, the geometric mean of first seconds over second.
+    Returns: ``rows`` (``case``, ``settings``, ``method``, ``seed``, ``objective``, ``seconds`` and ``gap`` as pairs,
+    ``speedup``, and ``verdict``: better, worse, faster, slower or same), ``only_first``, ``only_second``, ``counts`` of
+    the verdicts, and ``mean_speedup``, the geometric mean of first seconds over second.
     """
     before, after = {row.key: row for row in first}, {row.key: row for row in second}
     both = [(before[key], after[key]) for key in before if key in after]

@@ -131,18 +131,11 @@ def measure(
 ) -> Ended:
     """Measure every case; a signal ends the measurement with the row it interrupted.
 
-    Parameters
-    ----------
-    keep
-        Called with each row as it is there.
-    seeds
-        Every case is measured with each of them; default: the one of ``limits``.
-    known
-        Keys of rows that are there already and are not measured again.
-    certificates
-        Folder for certificates of what is proved; their seconds are not among those measured.
-    jobs, dask
-        Local processes, or the address of a dask scheduler; runs that share a machine take longer.
+    ``keep``: called with each row as it is there.
+    ``seeds``: every case is measured with each of them; default: the one of ``limits``.
+    ``known``: keys of rows that are there already and are not measured again.
+    ``certificates``: folder for certificates of what is proved; their seconds are not among those measured.
+    ``jobs``, ``dask``: local processes, or the address of a dask scheduler; runs that share a machine take longer.
     """
 
     def keep_row(_position: int, row: MeasuredRow) -> int | None:

@@ -74,22 +74,17 @@ def find_optimum(problem: str, content: str, limits: Limits, against: str) -> Op
 class Tally:
     """How one inner heuristic fared.
 
-    Parameters
-    ----------
-    instances, distinct
-        Its subproblems, and how many of them differ in more than name and origin.
-    optimal, suboptimal, no_plan
-        Of those whose optimum is proved: it is attained, it is missed, nothing was found though there is a plan.
-    infeasible, unproved
-        Those that have no plan, and those whose optimum was not found in time.
-    mean_loss, p95_loss, worst_loss
-        Objective / optimum - 1 over all that are optimal or sub-optimal: mean, 95th percentile (the least value that
-        is not exceeded by 95 % of them), largest. Infinite ones (an optimum of 0) are left out.
-    decisions
-        Where it decided whether a plan of at most some target exists: how many it found, rightly called impossible,
-        missed (there is one), how many of its "no" are of a search that was cut off, and how many are still open.
-    worst
-        Losses and files of the worst subproblems, decisions by how far the optimum lies below the target.
+    ``instances``, ``distinct``: its subproblems, and how many of them differ in more than name and origin.
+    ``optimal``, ``suboptimal``, ``no_plan``: of those whose optimum is proved: it is attained, it is missed, nothing
+    was found though there is a plan.
+    ``infeasible``, ``unproved``: those that have no plan, and those whose optimum was not found in time.
+    ``mean_loss``, ``p95_loss``, ``worst_loss``: objective / optimum - 1 over all that are optimal or sub-optimal: mean,
+    95th percentile (the least value that is not exceeded by 95 % of them), largest. Infinite ones (an optimum of 0) are
+    left out.
+    ``decisions``: where it decided whether a plan of at most some target exists: how many it found, rightly called
+    impossible, missed (there is one), how many of its "no" are of a search that was cut off, and how many are still
+    open.
+    ``worst``: losses and files of the worst subproblems, decisions by how far the optimum lies below the target.
     """
 
     instances: int = 0

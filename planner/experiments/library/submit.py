@@ -50,22 +50,12 @@ def submit(
     accepted, or as the claim of the exact method that the result names, or of another method that proved it to a
     heuristic, with the versions it names; a certified bound replaces an equal one that is only claimed.
 
-    Parameters
-    ----------
-    result
-        What ``planner solve --json`` prints. Its fingerprint says which instance it is of.
-    certificate
-        What ``planner certify`` writes.
-    folder
-        Where ``best-known.jsonl`` is.
-
-    Raises
-    ------
-    UsageError
-        If the result is of no instance of the library, breaks a rule, or is no better than what is known; if the
-        certificate is not accepted; if one of them is too large to be kept, or the folder cannot be written.
-    CrosscheckError
-        If a bound lies above a verified plan: one of the two proofs is wrong.
+    ``result``: what ``planner solve --json`` prints. Its fingerprint says which instance it is of.
+    ``certificate``: what ``planner certify`` writes.
+    ``folder``: where ``best-known.jsonl`` is.
+    `UsageError` if the result is of no instance of the library, breaks a rule, or is no better than what is known; if
+    the certificate is not accepted; if one of them is too large to be kept, or the folder cannot be written.
+    `CrosscheckError` if a bound lies above a verified plan: one of the two proofs is wrong.
     """
     made_of = result.get("fingerprint")
     if not isinstance(made_of, Mapping) or "plan" not in result:

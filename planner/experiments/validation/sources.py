@@ -66,21 +66,13 @@ def members(
 ) -> Iterator[Member]:
     """The instances that the sources name, in order.
 
-    Parameters
-    ----------
-    count
-        So many of each source: drawn from a catalog entry, of the others a sample without repetition, in their order.
-        Default: all, of a catalog entry with a range of seeds one for each, and of one of which nothing varies the one
-        that it is.
-    names_only
-        Rows are counted and not read: ``content`` stays ``None``.
-
-    Raises
-    ------
-    InstanceError
-        If a file cannot be read, or was cut off.
-    UsageError
-        If a source is empty, there is no such file, a count is needed, or a parameter is unknown or breaks its rule.
+    ``count``: so many of each source: drawn from a catalog entry, of the others a sample without repetition, in their
+    order. Default: all, of a catalog entry with a range of seeds one for each, and of one of which nothing varies the
+    one that it is.
+    ``names_only``: rows are counted and not read: ``content`` stays ``None``.
+    `InstanceError` if a file cannot be read, or was cut off.
+    `UsageError` if a source is empty, there is no such file, a count is needed, or a parameter is unknown or breaks its
+    rule.
     """
     if count is not None and count < 1:
         raise UsageError.at("--count", count, "at least 1")

@@ -81,31 +81,19 @@ class Transfer:
 class Captured:
     """A model as a graph of nodes.
 
-    Parameters
-    ----------
-    program
-        The `torch.export.ExportedProgram`.
-    module
-        ``program`` as one `torch.fx.GraphModule` with the model's own parameters as attributes; ops that only check
-        are removed.
-    nodes
-        In a topological order; ``Node.id`` is the place.
-    node_of
-        The node of every ``call_function`` op of ``module.graph`` that data flow through.
-    replicated
-        The other ops (masks, positions): no gradient comes back to them, and every stage that needs one makes its own.
-    costs
-        Of every op, by name.
-    names
-        The attributes of ``module`` that are parameters, and the first name that the model has for each.
-    transfers
-        Tensors between nodes.
-    tied
-        Names of parameters that several nodes read, and these nodes.
-    downsets
-        Of the graph of nodes; ``None``: more than ``MOST_DOWNSETS``.
-    warnings
-        What may be wrong with the figures.
+    ``program``: the `torch.export.ExportedProgram`.
+    ``module``: ``program`` as one `torch.fx.GraphModule` with the model's own parameters as attributes; ops that only
+    check are removed.
+    ``nodes``: in a topological order; ``Node.id`` is the place.
+    ``node_of``: the node of every ``call_function`` op of ``module.graph`` that data flow through.
+    ``replicated``: the other ops (masks, positions): no gradient comes back to them, and every stage that needs one
+    makes its own.
+    ``costs``: of every op, by name.
+    ``names``: the attributes of ``module`` that are parameters, and the first name that the model has for each.
+    ``transfers``: tensors between nodes.
+    ``tied``: names of parameters that several nodes read, and these nodes.
+    ``downsets``: of the graph of nodes; ``None``: more than ``MOST_DOWNSETS``.
+    ``warnings``: what may be wrong with the figures.
     """
 
     name: str

@@ -14,18 +14,11 @@ WORKING_SET = "working-set"
 class Choices:
     """What the planner may choose for each node, and the declared numbers.
 
-    Parameters
-    ----------
-    degrees
-        Numbers of devices that share a node (t); empty: powers of two up to the devices of a server.
-    recompute, sequence_parallel, zero
-        Offer these configurations too; ``zero`` are levels, of 1, 2 and 3.
-    efficiency, memory_efficiency, link_efficiency
-        Shares of the hardware's peak rates.
-    weight_versions
-        Copies of the weights: 1 where the pipeline is flushed after every batch, 2 with PipeDream-2BW.
-    found_splits
-        Offer also what `found_splits.FoundConfigurations` finds, operator by operator.
+    ``degrees``: numbers of devices that share a node (t); empty: powers of two up to the devices of a server.
+    ``recompute``, ``sequence_parallel``, ``zero``: offer these configurations too; ``zero`` are levels, of 1, 2 and 3.
+    ``efficiency``, ``memory_efficiency``, ``link_efficiency``: shares of the hardware's peak rates.
+    ``weight_versions``: copies of the weights: 1 where the pipeline is flushed after every batch, 2 with PipeDream-2BW.
+    ``found_splits``: offer also what `found_splits.FoundConfigurations` finds, operator by operator.
     """
 
     degrees: tuple[int, ...] = ()

@@ -45,12 +45,8 @@ def shared_activations(ops: Mapping[str, Traced], reading: Collection[str]) -> s
 def cluster_ops(ops: Mapping[str, Traced], modules: Mapping[str, str], granularity: Granularity) -> list[list[str]]:
     """The ops of every node, nodes and ops in a topological order.
 
-    Parameters
-    ----------
-    ops
-        In a topological order; inputs that are not among them are left out.
-    modules
-        The classes of the model's modules by path.
+    ``ops``: in a topological order; inputs that are not among them are left out.
+    ``modules``: the classes of the model's modules by path.
     """
     key = (lambda _: None) if granularity is Granularity.OP else keys(modules, [op.path for op in ops.values()])
     label = _label_ops(ops, key)
@@ -217,14 +213,10 @@ _ENCODER, _DECODER = re.compile(r"(^|\.|_)encoder(\.|_|$)"), re.compile(r"(^|\.|
 def role_of(path: str, kind: str, model: str, *, block: bool, first: bool, last: bool, computes: bool) -> str:
     """What a node is in its model, or nothing where that is not known.
 
-    Parameters
-    ----------
-    path, kind
-        Of its module; ``kind`` is the class.
-    model
-        The class of the whole model.
-    block, first, last, computes
-        Whether it is a block, has no node before it, has none after it, has operations.
+    ``path``, ``kind``: of its module; ``kind`` is the class.
+    ``model``: the class of the whole model.
+    ``block``, ``first``, ``last``, ``computes``: whether it is a block, has no node before it, has none after it, has
+    operations.
     """
     if block:
         for role, pattern in (("decoder", _DECODER), ("encoder", _ENCODER)):

@@ -54,15 +54,8 @@ class Fit:
 def fit_rates(rows: Sequence[dict[str, Any]], where: str) -> Fit:
     """The rates that fit measurements best, none of them negative.
 
-    Parameters
-    ----------
-    rows
-        With ``flops``, ``moved_bytes``, ``seconds`` and ``name``.
-
-    Raises
-    ------
-    InstanceError
-        If there are fewer than three, one took no time, or none has operations or bytes.
+    ``rows``: with ``flops``, ``moved_bytes``, ``seconds`` and ``name``.
+    `InstanceError` if there are fewer than three, one took no time, or none has operations or bytes.
     """
     if len(rows) < _LEAST:
         raise InstanceError.at(where, "measurements", len(rows), f"at least {_LEAST}")

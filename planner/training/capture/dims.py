@@ -26,14 +26,9 @@ _VIEWS = frozenset(
 def follow_split(op: Any, before: Shape, after: Shape, dim: int) -> int | None:
     """The split dimension of an op's result; `MIXED` if it has none, ``None`` if that is not known here.
 
-    Parameters
-    ----------
-    op
-        Of the graph.
-    before, after
-        Shapes of the input that is split, and of the (first) result.
-    dim
-        The split dimension of the input.
+    ``op``: of the graph.
+    ``before``, ``after``: shapes of the input that is split, and of the (first) result.
+    ``dim``: the split dimension of the input.
     """
     target, rank = op.target, len(before)
     if target in _VIEWS:

@@ -35,12 +35,9 @@ _MAPPINGS = (
 def configuration(name: str) -> dict[str, Any]:
     """What a name of the catalogue, a JSON file, or the ``config.json`` of a folder says.
 
-    Raises
-    ------
-    UsageError
-        If there is no such name or file; nothing is looked for on a network.
-    InstanceError
-        If the file holds no JSON object with a ``model_type``, or a number of layers, heads or such that is none.
+    `UsageError` if there is no such name or file; nothing is looked for on a network.
+    `InstanceError` if the file holds no JSON object with a ``model_type``, or a number of layers, heads or such that is
+    none.
     """
     if name in CATALOGUE:
         return CATALOGUE[name]
@@ -70,10 +67,7 @@ def _expect_counts(content: Mapping[str, Any], where: str) -> None:
 def example(name: str, *, sequence: int | None, microbatch: int, dtype: str) -> tuple[Example, int]:
     """A model in training mode with the inputs of one micro-batch, and the length of its sequences (0: it has none).
 
-    Raises
-    ------
-    UsageError
-        If transformers does not know the model type, cannot make it, or has fewer positions than ``sequence``.
+    `UsageError` if transformers does not know the model type, cannot make it, or has fewer positions than ``sequence``.
     """
     import torch
     import transformers

@@ -110,31 +110,17 @@ def bring(
 ) -> Brought:
     """Capture a model and make an instance of it; the user's function is called in this process.
 
-    Parameters
-    ----------
-    kind, model
-        ``torch`` and ``FILE.py:FUNCTION`` (`models.example_in`), or ``hf`` and a name of the catalogue or a file with a
-        configuration (`hf.configuration`).
-    problem
-        One of `PROBLEMS`.
-    granularity
-        ``block`` or ``op``.
-    hardware, devices
-        A name of `instances.generators.hardware.HARDWARE`, and how many there are.
-    microbatches
-        Of a batch, N; 128 by default.
-    batch
-        Instead of it the batch in samples, such as ``1024``, or in tokens, such as ``4194304tokens``.
-    microbatch, sequence, dtype
-        Of ``hf``: samples in a micro-batch (1), tokens of a sequence, data type (bf16). Of ``torch`` they are those of
-        the function's model and inputs.
-    choices
-        What is offered for each node, and the rates that are reached.
-
-    Raises
-    ------
-    UsageError
-        If a package is missing, a name is unknown, or the model cannot be made or traced.
+    ``kind``, ``model``: ``torch`` and ``FILE.py:FUNCTION`` (`models.example_in`), or ``hf`` and a name of the catalogue
+    or a file with a configuration (`hf.configuration`).
+    ``problem``: one of `PROBLEMS`.
+    ``granularity``: ``block`` or ``op``.
+    ``hardware``, ``devices``: a name of `instances.generators.hardware.HARDWARE`, and how many there are.
+    ``microbatches``: of a batch, N; 128 by default.
+    ``batch``: instead of it the batch in samples, such as ``1024``, or in tokens, such as ``4194304tokens``.
+    ``microbatch``, ``sequence``, ``dtype``: of ``hf``: samples in a micro-batch (1), tokens of a sequence, data type
+    (bf16). Of ``torch`` they are those of the function's model and inputs.
+    ``choices``: what is offered for each node, and the rates that are reached.
+    `UsageError` if a package is missing, a name is unknown, or the model cannot be made or traced.
     """
     started = time.perf_counter()
     device = _hardware(hardware)
@@ -355,10 +341,7 @@ def measure(
     ``memory`` and ``bandwidth`` are those of the devices that it is planned for, with units; other parameters are as of
     `bring` and `profile.profile_nodes`.
 
-    Raises
-    ------
-    UsageError
-        If a package is missing, a quantity breaks its rule, or the model cannot be made, traced or run.
+    `UsageError` if a package is missing, a quantity breaks its rule, or the model cannot be made, traced or run.
     """
     size, rate = _quantity("--memory", memory, parse_bytes), _quantity("--bandwidth", bandwidth, parse_bandwidth)
     _expect("granularity", granularity, ("block", "op"))

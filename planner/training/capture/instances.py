@@ -25,18 +25,10 @@ def stage_partitioning(
 ) -> StageInstance:
     """The nodes with their configurations, and how they are tied.
 
-    Parameters
-    ----------
-    devices
-        K, all of ``hardware``.
-    facts
-        How the instance was made, for its ``options``.
-
-    Returns
-    -------
-    StageInstance
-        Times in seconds for a micro-batch; data-parallel synchronisation once in a batch (the released cost model), as
-        trainers do it.
+    ``devices``: K, all of ``hardware``.
+    ``facts``: how the instance was made, for its ``options``.
+    Returns: times in seconds for a micro-batch; data-parallel synchronisation once in a batch (the released cost
+    model), as trainers do it.
     """
     kind = FoundConfigurations if choices.found_splits else Configurations
     offered = kind(captured, hardware, work, choices)

@@ -18,17 +18,10 @@ from planner.training.capture.ops import ATTENTION, LOOKUPS, aten, is_in_place
 def measure_ops(module: torch.fx.GraphModule, inputs: Mapping[str, Any]) -> dict[str, OpCost]:
     """The costs of every ``call_function`` node of a graph module, by name.
 
-    Parameters
-    ----------
-    module
-        As ``ExportedProgram.module()`` gives it: parameters are attributes.
-    inputs
-        The values of its placeholders by name; tensors may be on any device, their data is not read.
-
-    Source
-    ------
-    Reconstructed. An attention op keeps its queries, keys, values and output, as fused kernels do, whatever the device
-    at hand would keep, and a mask that it is given as numbers of the queries' type.
+    ``module``: as ``ExportedProgram.module()`` gives it: parameters are attributes.
+    ``inputs``: the values of its placeholders by name; tensors may be on any device, their data is not read.
+    Source: Reconstructed. An attention op keeps its queries, keys, values and output, as fused kernels do, whatever the
+    device at hand would keep, and a mask that it is given as numbers of the queries' type.
     """
     mode = FakeTensorMode()
     fake = {name: _fake(value, mode) for name, value in inputs.items()}

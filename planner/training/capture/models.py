@@ -51,15 +51,8 @@ def example_in(name: str, *, meta: bool) -> Example:
     The function takes nothing and returns ``(model, args)`` or ``(model, args, kwargs)``, ``args`` a tuple; or
     ``(model, kwargs)``, ``kwargs`` a dict.
 
-    Parameters
-    ----------
-    meta
-        Call it on PyTorch's device ``meta``: no weight is made. Inputs are moved there.
-
-    Raises
-    ------
-    UsageError
-        If there is no such file or function, the function fails, or it returns something else.
+    ``meta``: call it on PyTorch's device ``meta``: no weight is made. Inputs are moved there.
+    `UsageError` if there is no such file or function, the function fails, or it returns something else.
     """
     import torch
 

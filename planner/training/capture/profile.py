@@ -47,15 +47,9 @@ def profile_nodes(
 ) -> list[Measured]:
     """Run every node alone, ``warmup`` times and then ``repeats`` times.
 
-    Parameters
-    ----------
-    captured
-        Of a model with data in its parameters, on one device; ``args`` and ``kwargs`` are those it was captured with.
-
-    Raises
-    ------
-    UsageError
-        If the model has no data.
+    ``captured``: of a model with data in its parameters, on one device; ``args`` and ``kwargs`` are those it was
+    captured with.
+    `UsageError` if the model has no data.
     """
     if any(each.device.type == "meta" for each in captured.module.parameters()):
         raise UsageError.at(captured.name, "on the device meta", "a model with data in its parameters")

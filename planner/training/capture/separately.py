@@ -99,10 +99,7 @@ class CapturedInstance:
 def prepare_torch(folder: str, *packages: str) -> Iterator[None]:
     """PyTorch is imported with what torch.export needs, for forks of this process; its compiler writes to ``folder``.
 
-    Raises
-    ------
-    UsageError
-        If it is not installed, or one of the other ``packages`` that forks need.
+    `UsageError` if it is not installed, or one of the other ``packages`` that forks need.
     """
     is_ours = _COMPILER not in os.environ
     if is_ours:
@@ -154,11 +151,8 @@ def _import(packages: tuple[str, ...]) -> None:
 def bring_separately(kind: str, model: str, *, time_limit: float, **more: Any) -> CapturedInstance:
     """`bring.bring` in a process of its own; ``more`` is as there.
 
-    Raises
-    ------
-    UsageError
-        What `bring` raises; and if the process has not ended ``time_limit`` seconds after it was started with PyTorch
-        imported, or ends without a result.
+    `UsageError`: what `bring` raises; and if the process has not ended ``time_limit`` seconds after it was started with
+    PyTorch imported, or ends without a result.
     """
     from planner.training.capture.import_model import bring
 

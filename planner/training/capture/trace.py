@@ -33,25 +33,13 @@ def capture(
 ) -> Captured:
     """Trace a model on the inputs of one micro-batch, measure its ops, and gather them into nodes.
 
-    Parameters
-    ----------
-    model
-        In the mode (training, evaluation) that it will run in; if all parameters are on ``meta``, so is what it makes.
-    args, kwargs
-        Of one call.
-    name
-        For errors, and of the instance.
-    granularity
-        ``block`` or ``op`` (`clusters.Granularity`).
-
-    Raises
-    ------
-    UsageError
-        If torch.export cannot trace the model, or no op reads a parameter.
-
-    Source
-    ------
-    Reconstructed; `clusters.gathered` and `measure.measure_ops` say what is counted and how.
+    ``model``: in the mode (training, evaluation) that it will run in; if all parameters are on ``meta``, so is what it
+    makes.
+    ``args``, ``kwargs``: of one call.
+    ``name``: for errors, and of the instance.
+    ``granularity``: ``block`` or ``op`` (`clusters.Granularity`).
+    `UsageError` if torch.export cannot trace the model, or no op reads a parameter.
+    Source: Reconstructed; `clusters.gathered` and `measure.measure_ops` say what is counted and how.
     """
     kwargs = dict(kwargs or {})
     devices = {each.device for each in model.parameters()}

@@ -48,10 +48,7 @@ def expect_emulated(made: Layout, runtime: str) -> None:
 def run_emulated(job: Job) -> list[Report]:
     """What every process of a run finds, gradients summed, by the first process of each stage.
 
-    Raises
-    ------
-    RunError
-        If a pass fails.
+    `RunError` if a pass fails.
     """
     mail: dict[Address, Any] = {}
     order = _order(job.layout)

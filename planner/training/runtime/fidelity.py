@@ -66,10 +66,7 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     measured passes, which moves tensors in no time; ``iteration`` seconds of all. The last two follow from others and
     are never the worst.
 
-    Raises
-    ------
-    InstanceError
-        If it is no such object.
+    `InstanceError` if it is no such object.
     """
     _expect(run, where)
     measured, simulated = run["measured"], run["simulated"]
@@ -137,15 +134,8 @@ class OrderFidelity:
 def order_fidelity(runs: Mapping[str, Mapping[str, Any]]) -> OrderFidelity:
     """Compare the order of plans that is predicted with the one that was measured.
 
-    Parameters
-    ----------
-    runs
-        By a name of each, as ``planner run --out`` writes them; at least two.
-
-    Raises
-    ------
-    InstanceError
-        If one is no such object, an iteration takes no time, or they are of several instances or devices.
+    ``runs``: by a name of each, as ``planner run --out`` writes them; at least two.
+    `InstanceError` if one is no such object, an iteration takes no time, or they are of several instances or devices.
     """
     plans, first = [], next(iter(runs.values()))
     for where, run in runs.items():

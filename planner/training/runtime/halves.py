@@ -35,10 +35,7 @@ def backward_to_inputs(
 ) -> tuple[list[Any], Later]:
     """The gradients of ``leaves`` (``None`` for one that no root needs), and what is left to do.
 
-    Parameters
-    ----------
-    roots, gradients
-        Tensors or edges of the graph, and the gradients that come from behind them.
+    ``roots``, ``gradients``: tensors or edges of the graph, and the gradients that come from behind them.
     """
     import torch
     from torch.autograd.graph import GradientEdge, get_gradient_edge

@@ -14,15 +14,8 @@ def without_in_place(graph_module: Any) -> dict[str, str]:
 
     What is written into a slice of a tensor is put into a copy of the tensor, which takes its place.
 
-    Returns
-    -------
-    dict
-        The operations that were added, and for each the name of the one that wrote.
-
-    Raises
-    ------
-    UsageError
-        If an operation writes into another kind of view, or has no such counterpart.
+    Returns: the operations that were added, and for each the name of the one that wrote.
+    `UsageError` if an operation writes into another kind of view, or has no such counterpart.
     """
     import torch
 

@@ -44,14 +44,9 @@ class _Child:
 def run_all(work: Callable[[int], Any], names: list[str], deadline: Deadline) -> list[Any]:
     """``work(rank)`` in a forked process for each name; their results, which torch must be able to save.
 
-    Raises
-    ------
-    RunError
-        If one dies, raises, or is not done at the deadline.
-    InterruptedRunError
-        If a signal was noted.
-    UsageError
-        If this system cannot fork.
+    `RunError` if one dies, raises, or is not done at the deadline.
+    `InterruptedRunError` if a signal was noted.
+    `UsageError` if this system cannot fork.
     """
     if "fork" not in multiprocessing.get_all_start_methods():
         raise UsageError.at("planner run", sys.platform, "a system that forks processes, such as Linux")

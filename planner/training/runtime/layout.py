@@ -52,27 +52,19 @@ class Pass:
 class Duty:
     """What one process does for a stage: the passes of a replica of it, in order.
 
-    Parameters
-    ----------
-    bytes_planned
-        Bytes that it sends in an iteration, by the model of the plan: to other stages, which the first process of a
-        replica does alone, and of what comes from them on to the next process of the replica.
-    held_planned
-        Bytes of activations that it holds at most, by the model of the plan.
-    forward_s, backward_s, weight_s
-        Seconds of a pass F, B and W, by the model of the plan; what it sends is not part of it.
-    shard, degree
-        Which of the replica's processes it is, and how many they are (tensor parallelism); their ranks follow each
-        other.
-    memory_planned
-        Bytes of all that it holds, by the model of the plan; ``None`` where that is not what a run has.
-    gradient_planned
-        Bytes that it sends to sum gradients in an iteration, by the model of the plan: 2 (d-1)/d w for w bytes of
-        weights in d replicas, as rings send them. Each layer's weights count, and nothing goes to other stages.
-    states_planned
-        Bytes of optimizer states that it holds, by the model of the plan, where replicas share them.
-    device
-        The device that the plan has it on; ``None``: plans of the problem do not say.
+    ``bytes_planned``: bytes that it sends in an iteration, by the model of the plan: to other stages, which the first
+    process of a replica does alone, and of what comes from them on to the next process of the replica.
+    ``held_planned``: bytes of activations that it holds at most, by the model of the plan.
+    ``forward_s``, ``backward_s``, ``weight_s``: seconds of a pass F, B and W, by the model of the plan; what it sends
+    is not part of it.
+    ``shard``, ``degree``: which of the replica's processes it is, and how many they are (tensor parallelism); their
+    ranks follow each other.
+    ``memory_planned``: bytes of all that it holds, by the model of the plan; ``None`` where that is not what a run has.
+    ``gradient_planned``: bytes that it sends to sum gradients in an iteration, by the model of the plan: 2 (d-1)/d w
+    for w bytes of weights in d replicas, as rings send them. Each layer's weights count, and nothing goes to other
+    stages.
+    ``states_planned``: bytes of optimizer states that it holds, by the model of the plan, where replicas share them.
+    ``device``: the device that the plan has it on; ``None``: plans of the problem do not say.
     """
 
     stage: int
@@ -109,31 +101,20 @@ class Duty:
 class Layout:
     """A plan as processes.
 
-    Parameters
-    ----------
-    stage_of
-        Stage of every node of the instance.
-    recomputed
-        Nodes whose activations are computed again in the backward pass.
-    duties
-        What each process does; those of a stage follow each other.
-    num_samples
-        Samples of an iteration.
-    edges
-        Pairs of stages with a tensor from the first to the second, ascending.
-    is_relayed
-        Tensors go on from each stage to the next one, up to the last one that takes them, instead of straight to each.
-    keeps_inputs
-        A stage whose nodes are recomputed keeps its own inputs, and computes all of them again at once.
-    turns
-        For each process, where it has several stages (virtual ones), whose pass comes next, by the number of the duty.
-        Empty: each duty is a process of its own.
-    shares_states
-        Replicas share the optimizer's states, and make a step (ZeRO 1), those of each of ``shard_groups`` groups.
-    scatters
-        Each process keeps its share of the gradients of each backward pass (ZeRO 2).
-    sequences
-        Nodes between whose products the processes of a replica share sequences.
+    ``stage_of``: stage of every node of the instance.
+    ``recomputed``: nodes whose activations are computed again in the backward pass.
+    ``duties``: what each process does; those of a stage follow each other.
+    ``num_samples``: samples of an iteration.
+    ``edges``: pairs of stages with a tensor from the first to the second, ascending.
+    ``is_relayed``: tensors go on from each stage to the next one, up to the last one that takes them, instead of
+    straight to each.
+    ``keeps_inputs``: a stage whose nodes are recomputed keeps its own inputs, and computes all of them again at once.
+    ``turns``: for each process, where it has several stages (virtual ones), whose pass comes next, by the number of the
+    duty. Empty: each duty is a process of its own.
+    ``shares_states``: replicas share the optimizer's states, and make a step (ZeRO 1), those of each of
+    ``shard_groups`` groups.
+    ``scatters``: each process keeps its share of the gradients of each backward pass (ZeRO 2).
+    ``sequences``: nodes between whose products the processes of a replica share sequences.
     """
 
     stage_of: Mapping[NodeId, int]
@@ -186,16 +167,10 @@ class Layout:
 def layout(instance: Any, plan: Any, family: str, orders: Sequence[str] | None = None) -> Layout:
     """The processes of a plan that breaks no rule of its instance.
 
-    Parameters
-    ----------
-    orders
-        For each stage the passes of its replicas as a word such as ``FFBFBB``; ``None``: 1F1B, and the plan's own kFkB.
-
-    Raises
-    ------
-    UsageError
-        If plans of this problem cannot be run, it is not known how a stage's tensors are split, or the orders have
-        other passes than the plan.
+    ``orders``: for each stage the passes of its replicas as a word such as ``FFBFBB``; ``None``: 1F1B, and the plan's
+    own kFkB.
+    `UsageError` if plans of this problem cannot be run, it is not known how a stage's tensors are split, or the orders
+    have other passes than the plan.
     """
     if family not in _LAYOUTS:
         raise UsageError.at("INSTANCE", family, f"an instance of one of {', '.join(_LAYOUTS)}")
@@ -526,10 +501,7 @@ def simulate(made: Layout, seconds: Mapping[tuple[int, str, int], float] | None 
 
     ``seconds`` are those of each pass, by (duty, kind, index), in place of the plan's.
 
-    Raises
-    ------
-    UsageError
-        If the processes would wait for each other for ever.
+    `UsageError` if the processes would wait for each other for ever.
     """
     before: dict[int, list[int]] = {}
     after: dict[int, list[int]] = {}

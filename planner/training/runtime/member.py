@@ -11,10 +11,7 @@ from planner.training.runtime.process import Job, Process, Report, run_together
 def run_process(job: Job, rank: int) -> list[Report]:
     """Run the passes of a process, and report on each of its stages; call it in a process of its own.
 
-    Raises
-    ------
-    RuntimeError
-        If another process does not answer, or an operation fails.
+    `RuntimeError` if another process does not answer, or an operation fails.
     """
     import torch
     from torch import distributed

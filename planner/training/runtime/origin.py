@@ -22,10 +22,7 @@ Difference = tuple[str, str]
 def granularity_of(instance: Any) -> str | None:
     """The granularity that the instance was imported or profiled with; ``None`` for one that was made by hand.
 
-    Raises
-    ------
-    InstanceError
-        If the instance names another one than these commands know.
+    `InstanceError` if the instance names another one than these commands know.
     """
     found = {**instance.options, **instance.origin}.get("granularity")
     expect(found in (None, *_GRANULARITIES), instance.name, "granularity", found, "block or op, or none")
@@ -84,11 +81,8 @@ def _sent_bytes(captured: Captured, instance: Any) -> dict[tuple[int, int], floa
 def other_bytes(captured: Captured, instance: Any, whole: Callable[[], tuple[Captured, int]]) -> Difference | None:
     """The first node whose parameters, or edge whose tensors, have other bytes than an instance with the same graph.
 
-    Parameters
-    ----------
-    whole
-        The model captured with all samples of its inputs, and how many they are: edges of stage graphs are shares of
-        their bytes.
+    ``whole``: the model captured with all samples of its inputs, and how many they are: edges of stage graphs are
+    shares of their bytes.
     """
     return next(_of_bytes(captured, instance, whole), None)
 

@@ -13,21 +13,13 @@ from planner.training.runtime.splits import Split
 class Program:
     """A model, its exported graph, and where its operations belong.
 
-    Parameters
-    ----------
-    model
-        The module that was exported; its parameters are those of ``graph_module``.
-    whole
-        What the stages together compute: the model, or its graph where dropout was switched off in it.
-    graph_module
-        ``torch.export`` of it, without guards.
-    node_of
-        Node of the instance for each operation that depends on a parameter, by the operation's name in the graph. What
-        depends on no parameter (masks, positions) is computed by every stage that needs it.
-    samples
-        Arguments of one call of the model, ``(args, kwargs)``, for each sample of an iteration.
-    splits
-        How the processes of a tensor-parallel stage share its nodes; each of them computes the others whole.
+    ``model``: the module that was exported; its parameters are those of ``graph_module``.
+    ``whole``: what the stages together compute: the model, or its graph where dropout was switched off in it.
+    ``graph_module``: ``torch.export`` of it, without guards.
+    ``node_of``: node of the instance for each operation that depends on a parameter, by the operation's name in the
+    graph. What depends on no parameter (masks, positions) is computed by every stage that needs it.
+    ``samples``: arguments of one call of the model, ``(args, kwargs)``, for each sample of an iteration.
+    ``splits``: how the processes of a tensor-parallel stage share its nodes; each of them computes the others whole.
     """
 
     model: Any
@@ -71,10 +63,7 @@ def attribute(module: Any, path: str) -> Any:
 def settle(graph_module: Any, node_of: Mapping[str, NodeId]) -> dict[Any, NodeId]:
     """The node of every owned operation: an element of a tuple goes where the tuple is.
 
-    Raises
-    ------
-    UsageError
-        If an operation has no node: the graph is not the one that the instance was made of.
+    `UsageError` if an operation has no node: the graph is not the one that the instance was made of.
     """
     import operator
 
@@ -92,10 +81,7 @@ def settle(graph_module: Any, node_of: Mapping[str, NodeId]) -> dict[Any, NodeId
 def node_order(places: Mapping[Any, NodeId]) -> list[NodeId]:
     """The nodes in a topological order of what flows between their operations.
 
-    Raises
-    ------
-    UsageError
-        If nodes need each other.
+    `UsageError` if nodes need each other.
     """
     from graphlib import CycleError, TopologicalSorter
 

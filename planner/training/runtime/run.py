@@ -41,30 +41,22 @@ _TOLERANCES = {8: 1e-12, 4: 1e-6, 2: 4e-2}
 class Numbers:
     """What the processes of a run found; lists have a number for each, in the order of stages and replicas.
 
-    Parameters
-    ----------
-    loss_error, gradient_error
-        Of the whole model, relative (`compare`); ``None`` without a check.
-    parameters, compared
-        Parameters of the model with a gradient, and how many of them were compared.
-    bytes_sent, bytes_planned
-        Bytes of tensors sent to other stages in the iteration.
-    held_bytes, held_planned
-        Bytes held at most for backward passes.
-    collective_bytes, collective_planned
-        Bytes sent to sum tensors within tensor-parallel replicas, as rings send them.
-    gradient_bytes, gradient_planned
-        Bytes sent to sum gradients over replicas and stages, as rings send them.
-    step_error, state_bytes, state_planned
-        Of weights after a step of Adam, as the errors above, and bytes of its states, where replicas share these.
-    peak_bytes, memory_planned
-        All that a process had on a GPU at most, and the memory by which the plan is judged; ``None``: not measured.
-    seconds, step_s
-        From the first pass to the end of the last one, and until gradients are summed; ``None``: not measured.
-    measured, simulated
-        The passes as they ran, from 0 on, and as the plan's times have them.
-    resimulated_s
-        Seconds of a simulated iteration whose passes take as long as the measured ones of their process on average.
+    ``loss_error``, ``gradient_error``: of the whole model, relative (`compare`); ``None`` without a check.
+    ``parameters``, ``compared``: parameters of the model with a gradient, and how many of them were compared.
+    ``bytes_sent``, ``bytes_planned``: bytes of tensors sent to other stages in the iteration.
+    ``held_bytes``, ``held_planned``: bytes held at most for backward passes.
+    ``collective_bytes``, ``collective_planned``: bytes sent to sum tensors within tensor-parallel replicas, as rings
+    send them.
+    ``gradient_bytes``, ``gradient_planned``: bytes sent to sum gradients over replicas and stages, as rings send them.
+    ``step_error``, ``state_bytes``, ``state_planned``: of weights after a step of Adam, as the errors above, and bytes
+    of its states, where replicas share these.
+    ``peak_bytes``, ``memory_planned``: all that a process had on a GPU at most, and the memory by which the plan is
+    judged; ``None``: not measured.
+    ``seconds``, ``step_s``: from the first pass to the end of the last one, and until gradients are summed; ``None``:
+    not measured.
+    ``measured``, ``simulated``: the passes as they ran, from 0 on, and as the plan's times have them.
+    ``resimulated_s``: seconds of a simulated iteration whose passes take as long as the measured ones of their process
+    on average.
     """
 
     ok: bool
@@ -175,25 +167,15 @@ def run_plan(
 
     The function of the model is called in a fork of this process, which leaves nothing behind.
 
-    Parameters
-    ----------
-    plan
-        In its JSON form, or a result object that holds it; ``where`` names it in errors.
-    model
-        ``FILE.py:function``, which returns the model and the inputs of one call of it.
-    backend, check, runtime
-        As of `run_program`; ``emulated``: all processes one after the other on the model's device (`emulated`).
-    time_limit
-        Seconds for all of it, from the call of the function on.
-    orders
-        As of `layout.layout`.
-
-    Raises
-    ------
-    InstanceError, UsageError
-        If the plan is none of this instance or cannot be run here, or the model is not the one of the instance.
-    RunError
-        If a process dies, fails or is late.
+    ``plan``: in its JSON form, or a result object that holds it; ``where`` names it in errors.
+    ``model``: ``FILE.py:function``, which returns the model and the inputs of one call of it.
+    ``backend``, ``check``, ``runtime``: as of `run_program`; ``emulated``: all processes one after the other on the
+    model's device (`emulated`).
+    ``time_limit``: seconds for all of it, from the call of the function on.
+    ``orders``: as of `layout.layout`.
+    `InstanceError`, `UsageError` if the plan is none of this instance or cannot be run here, or the model is not the
+    one of the instance.
+    `RunError` if a process dies, fails or is late.
     """
     expect_limit(time_limit)
     verdict = judge(instance, plan, where=where)
@@ -295,25 +277,13 @@ def run_program(
 ) -> Numbers:
     """Run one iteration of a layout of a program in processes of this machine.
 
-    Parameters
-    ----------
-    folder
-        Where processes find each other.
-    begin
-        Called before the first process starts; from then on the deadline is kept here.
-    check
-        Also run the whole model, in a process of its own, and compare loss and gradients.
-    deadline
-        Of all processes.
-    runtime
-        ``own``, or ``pipelining``: torch.distributed.pipelining, which refuses most plans.
-
-    Raises
-    ------
-    UsageError
-        If the plan does not fit the model or the runtime, or its processes would wait for each other.
-    RunError
-        If a process dies, fails or is late.
+    ``folder``: where processes find each other.
+    ``begin``: called before the first process starts; from then on the deadline is kept here.
+    ``check``: also run the whole model, in a process of its own, and compare loss and gradients.
+    ``deadline``: of all processes.
+    ``runtime``: ``own``, or ``pipelining``: torch.distributed.pipelining, which refuses most plans.
+    `UsageError` if the plan does not fit the model or the runtime, or its processes would wait for each other.
+    `RunError` if a process dies, fails or is late.
     """
     if any(duty.degree > 1 for duty in made.duties):
         import planner.training.runtime.sharded  # noqa: F401 - before processes are forked: each would import DTensor

@@ -36,12 +36,8 @@ _PRODUCTS = (aten.matmul.default, aten.bmm.default)
 class Sharded(torch.nn.Module):  # type: ignore[misc]
     """A process's share of a block: ``forward`` takes and gives what the block's module does.
 
-    Parameters
-    ----------
-    inner
-        The block's module, with whole parameters.
-    mesh
-        The processes that share it, one dimension.
+    ``inner``: the block's module, with whole parameters.
+    ``mesh``: the processes that share it, one dimension.
     """
 
     def __init__(self, inner: Any, split: Split, mesh: DeviceMesh) -> None:

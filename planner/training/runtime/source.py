@@ -30,18 +30,10 @@ def program(
 ) -> Program:
     """The program of ``FILE.py:function``, whose operations belong to the nodes of an instance.
 
-    Parameters
-    ----------
-    degrees
-        Tensor-parallel degrees of nodes; other than 1 for imported instances alone.
-    sequences
-        Nodes between whose products the processes of a replica share sequences.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be imported, its function returns no model and inputs, torch.export cannot trace the model,
-        or the instance was made of another one.
+    ``degrees``: tensor-parallel degrees of nodes; other than 1 for imported instances alone.
+    ``sequences``: nodes between whose products the processes of a replica share sequences.
+    `UsageError` if the file cannot be imported, its function returns no model and inputs, torch.export cannot trace the
+    model, or the instance was made of another one.
     """
     import torch
 
@@ -137,10 +129,7 @@ def modules_of(instance: Any) -> dict[NodeId, str]:
 def _without_dropout(named: str, graph_module: Any) -> bool:
     """Switch off dropout in a graph; whether there was any.
 
-    Raises
-    ------
-    UsageError
-        If another operation draws random numbers: no two runs could be compared.
+    `UsageError` if another operation draws random numbers: no two runs could be compared.
     """
     import torch
 

@@ -46,16 +46,11 @@ class Column:
 class Sequences:
     """What processes that share a node have of sequences between its products.
 
-    Parameters
-    ----------
-    dims
-        Tensors that come from other nodes or go to them, of which each process has its part: the dimension of tokens.
-    gathered
-        Products by columns, those together whose operand is gathered once.
-    viewed
-        Views between such an operand and its products, for which they have no need.
-    scattered
-        Where the sum of a product by rows is scattered: the dimension.
+    ``dims``: tensors that come from other nodes or go to them, of which each process has its part: the dimension of
+    tokens.
+    ``gathered``: products by columns, those together whose operand is gathered once.
+    ``viewed``: views between such an operand and its products, for which they have no need.
+    ``scattered``: where the sum of a product by rows is scattered: the dimension.
     """
 
     dims: Mapping[str, int]
@@ -68,20 +63,13 @@ class Sequences:
 class Split:
     """A node that ``degree`` processes share.
 
-    Parameters
-    ----------
-    columns
-        Products by columns: for each op the place of the operand that all have whole, whose gradient is summed.
-    rows
-        Products by rows and look-ups in a part of a table: ops whose results are summed.
-    apart
-        Ops that take apart what a product by columns gives, each part of which is shared for itself (`Cut`).
-    cuts
-        Parameters of which a process has a share, by the graph's attribute.
-    forward_bytes, backward_bytes
-        Bytes that a process sends in each pass of a sample to sum these, in rings.
-    sequences
-        With sequence parallelism: gathers and scatters in place of sums. ``None`` without.
+    ``columns``: products by columns: for each op the place of the operand that all have whole, whose gradient is
+    summed.
+    ``rows``: products by rows and look-ups in a part of a table: ops whose results are summed.
+    ``apart``: ops that take apart what a product by columns gives, each part of which is shared for itself (`Cut`).
+    ``cuts``: parameters of which a process has a share, by the graph's attribute.
+    ``forward_bytes``, ``backward_bytes``: bytes that a process sends in each pass of a sample to sum these, in rings.
+    ``sequences``: with sequence parallelism: gathers and scatters in place of sums. ``None`` without.
     """
 
     degree: int
@@ -97,17 +85,10 @@ class Split:
 def splits(captured: Captured, degrees: Sequence[int], sequences: Collection[int] = ()) -> dict[int, Split]:
     """The nodes that several processes share, of those whose stage has a degree; others each of them computes whole.
 
-    Parameters
-    ----------
-    degrees
-        Of the nodes of the captured model, or of others: all 1.
-    sequences
-        The nodes between whose products sequences are shared, too.
-
-    Raises
-    ------
-    UsageError
-        If a product that the instance counts as shared cannot be cut by columns or rows, or a sequence by the degree.
+    ``degrees``: of the nodes of the captured model, or of others: all 1.
+    ``sequences``: the nodes between whose products sequences are shared, too.
+    `UsageError` if a product that the instance counts as shared cannot be cut by columns or rows, or a sequence by the
+    degree.
     """
     from planner.training.capture.sharding import exchanged_bytes, sharding
 

@@ -56,18 +56,12 @@ class Tensor:
 class Stages:
     """A model in stages.
 
-    Parameters
-    ----------
-    blocks
-        For each stage its blocks, in the order in which they run.
-    tensors
-        What stages exchange, in the order of the graph.
-    results
-        For each stage the outputs of the model that it makes and that have a gradient: (number of the output, name).
-    inputs
-        Names of the graph's inputs, in the order of `Program.leaves`.
-    parameters
-        For each stage the parameters that it uses, by a name that tied ones share.
+    ``blocks``: for each stage its blocks, in the order in which they run.
+    ``tensors``: what stages exchange, in the order of the graph.
+    ``results``: for each stage the outputs of the model that it makes and that have a gradient: (number of the output,
+    name).
+    ``inputs``: names of the graph's inputs, in the order of `Program.leaves`.
+    ``parameters``: for each stage the parameters that it uses, by a name that tied ones share.
     """
 
     blocks: tuple[tuple[Block, ...], ...]
@@ -80,10 +74,7 @@ class Stages:
 def split(program: Program, made: Layout) -> Stages:
     """Cut the graph of a program along the stages of a layout.
 
-    Raises
-    ------
-    UsageError
-        If the graph is not the one of the instance, or what crosses between stages is no tensor.
+    `UsageError` if the graph is not the one of the instance, or what crosses between stages is no tensor.
     """
     stage_of, recomputed = made.stage_of, made.recomputed
     graph_module = program.graph_module

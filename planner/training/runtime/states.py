@@ -72,16 +72,9 @@ def scatter(gradients: Sequence[Any], team: Team) -> tuple[Any, float]:
 def step_share(pairs: Sequence[tuple[Any, Any]], share: Any, team: Team) -> tuple[int, int]:
     """Step weights, given as pairs (weights, gradient) of one type, in place in all of a team.
 
-    Parameters
-    ----------
-    share
-        This process's share of the gradients' sums.
-
-    Returns
-    -------
-    tuple
-        Bytes that this process sent for it, and bytes of states that it holds. Gradients of the other shares are
-        gathered, uncounted, so that they can be compared.
+    ``share``: this process's share of the gradients' sums.
+    Returns: bytes that this process sent for it, and bytes of states that it holds. Gradients of the other shares are
+    gathered, uncounted, so that they can be compared.
     """
     import torch
 

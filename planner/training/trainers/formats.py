@@ -16,14 +16,9 @@ from planner.training.trainers.layout import Layout
 class Format:
     """A format of layouts.
 
-    Parameters
-    ----------
-    trainer
-        What it can express of a plan.
-    write, read
-        From a layout that it can express to text, and back.
-    says
-        What the text is.
+    ``trainer``: what it can express of a plan.
+    ``write``, ``read``: from a layout that it can express to text, and back.
+    ``says``: what the text is.
     """
 
     trainer: Trainer

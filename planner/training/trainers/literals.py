@@ -14,10 +14,7 @@ def constant(name: str, value: Any) -> str:
 def constants(text: str) -> dict[str, Any]:
     """The constants of a Python file by name, also those that are attributes (``config.parallelism.name``).
 
-    Raises
-    ------
-    ValueError
-        If it is no Python.
+    `ValueError` if it is no Python.
     """
     try:
         tree = ast.parse(text)

@@ -89,10 +89,7 @@ class TranslatedPlan:
 def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
     """The layout of a plan that keeps the rules of its instance.
 
-    Raises
-    ------
-    UsageError
-        If the instance is of a problem whose plans have no such stages.
+    `UsageError` if the instance is of a problem whose plans have no such stages.
     """
     problem = family_of(instance).name
     if problem not in PROBLEMS:

@@ -74,14 +74,8 @@ def own_names(modules: Iterable[str]) -> dict[str, str] | None:
     >>> own_names(["model.embed_tokens", "model.layers.0", "model.norm", "lm_head"])
     {'model.embed_tokens': 'tok_embeddings', 'model.layers.0': 'layers.0', 'model.norm': 'norm', 'lm_head': 'lm_head'}
 
-    Returns
-    -------
-    dict or None
-        ``None`` if one of them is no such module.
-
-    Source
-    ------
-    ``from_hf_map`` of torchtitan/models/*/state_dict_adapter.py.
+    Returns: ``None`` if one of them is no such module.
+    Source: ``from_hf_map`` of torchtitan/models/*/state_dict_adapter.py.
     """
     paths = {module: module.split(".") for module in modules}
     levels = zip(*paths.values(), strict=False)

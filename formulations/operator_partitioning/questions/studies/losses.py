@@ -20,18 +20,10 @@ def losses(
 ) -> dict[str, Any]:
     """Objectives after each step, and what the steps lose, as parts of the optimum.
 
-    Parameters
-    ----------
-    clustered
-        The downsets that split no cluster: the best chain of them is what clustering has left.
-    first, last
-        The plans of the dynamic program and of the refinement.
-
-    Returns
-    -------
-    dict
-        ``optimum`` and ``clustered`` (``None`` where not proved), ``dynamic_program``, ``refined``; and relative to the
-        optimum ``clustering_loss``, ``dynamic_program_loss``, ``refinement_gain`` and ``loss`` (all together).
+    ``clustered``: the downsets that split no cluster: the best chain of them is what clustering has left.
+    ``first``, ``last``: the plans of the dynamic program and of the refinement.
+    Returns: ``optimum`` and ``clustered`` (``None`` where not proved), ``dynamic_program``, ``refined``; and relative
+    to the optimum ``clustering_loss``, ``dynamic_program_loss``, ``refinement_gain`` and ``loss`` (all together).
     """
     values: dict[str, float | None] = {
         "optimum": _optimum(_best(instance, all_downsets(instance, _MAX_DOWNSETS), last, watch)),

@@ -51,12 +51,8 @@ def frontier(instance: StageInstance, watch: Watch, threads: int = 1) -> Frontie
 
     The cost model is that of the instance at every s: under the released one, degrees divide the instance's own N.
 
-    Raises
-    ------
-    SizeError
-        If the graph has too many downsets, or the table too many entries.
-    ValueError
-        If the instance requires a sum of exactly N: the table is about at most s.
+    `SizeError` if the graph has too many downsets, or the table too many entries.
+    `ValueError` if the instance requires a sum of exactly N: the table is about at most s.
     """
     if instance.exactly:
         raise ValueError("a frontier is over sums of at most s; leave --exactly out")

@@ -95,10 +95,7 @@ class Survey:
 class Subproblems:
     """All knapsack subproblems of one instance, or those with a y of at most ``most_y``; threads may share it.
 
-    Raises
-    ------
-    ValueError
-        If the graph has more downsets than can be enumerated.
+    `ValueError` if the graph has more downsets than can be enumerated.
     """
 
     def __init__(self, instance: StageInstance, most_y: int | None = None) -> None:

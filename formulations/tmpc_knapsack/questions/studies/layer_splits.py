@@ -222,10 +222,7 @@ def along_chain(layers: Sequence[SplitLayer]) -> Chain:
     Both have a split for every layout that the tensor may have there. Exact: a dynamic program over the layouts between
     layers, and over the operators of each.
 
-    Raises
-    ------
-    ValueError
-        If there is no layer, or no layout that a layer ends in is one that the next begins in.
+    `ValueError` if there is no layer, or no layout that a layer ends in is one that the next begins in.
 
     Source: this project; sharded outputs as Piper's Appendix B.
     """
