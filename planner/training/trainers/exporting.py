@@ -10,8 +10,7 @@ from planner.process.errors import UsageError
 from planner.results.check import check, other_settings
 from planner.solving.solve import solve
 from planner.training.trainers.formats import FORMATS, Format
-from planner.training.trainers.layout import Layout
-from planner.training.trainers.plans import layout_of
+from planner.training.trainers.plans import TranslatedPlan, layout_of
 from planner.types import Instance, Json, JsonObject
 from solvers.outcome import Limits, Status
 
@@ -108,7 +107,7 @@ def export(
     unit = family.unit(instance)
     others = other_settings(instance, plan, where)
     if found.layout is not None:
-        text, lossless = _write(found.layout, wanted)
+        text, lossless = _write(found, wanted)
         return Exported(wanted.name, text, lossless, notes=(*others, *found.notes), unit=unit)
     refused = _list(found.refused)
     if not nearest:
@@ -130,9 +129,12 @@ def _plan_of(plan: JsonObject, problem: str, name: str, where: str) -> Mapping[s
     return held
 
 
-def _write(layout: Layout, wanted: Format) -> tuple[str, bool]:
-    """The text, and whether it has the whole layout."""
-    text = wanted.write(layout)
+def _write(found: TranslatedPlan, wanted: Format) -> tuple[str, bool]:
+    """The text, with the notes at the end of a script, and whether it has the whole layout."""
+    layout = found.layout
+    assert layout is not None
+    comments = [f"# {note}\n" for note in found.notes] if wanted.is_script else []
+    text = "".join([wanted.write(layout), *(["\n", *comments] if comments else [])])
     return text, wanted.read(text) == (layout.by_count() if wanted.trainer.counts else layout.by_module())
 
 
@@ -168,5 +170,5 @@ def _nearest(
     near = Nearest(result.plan, result.objective, loss, result.status is Status.OPTIMAL)
     if found.layout is None:
         return Exported(wanted.name, None, False, refused, None, notes=found.refused, unit=unit)
-    text, lossless = _write(found.layout, wanted)
+    text, lossless = _write(found, wanted)
     return Exported(wanted.name, text, lossless, refused, near, found.notes, unit, result.signal)

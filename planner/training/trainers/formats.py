@@ -19,12 +19,14 @@ class Format:
     ``trainer``: what it can express of a plan.
     ``write``, ``read``: from a layout that it can express to text, and back.
     ``says``: what the text is.
+    ``is_script``: whether it is Python, which notes may follow.
     """
 
     trainer: Trainer
     write: Callable[[Layout], str]
     read: Callable[[str], Layout]
     says: str
+    is_script: bool = False
 
     @property
     def name(self) -> str:
@@ -40,10 +42,14 @@ class Format:
 _ALL = (
     Format(TRAINERS["megatron"], megatron.write, megatron.read, "arguments with --pipeline-model-parallel-layout"),
     Format(
-        TRAINERS["torchtitan"], torchtitan.write, torchtitan.read, "a recipe in Python with module_fqns_per_model_part"
+        TRAINERS["torchtitan"],
+        torchtitan.write,
+        torchtitan.read,
+        "a recipe in Python with module_fqns_per_model_part",
+        is_script=True,
     ),
-    Format(TRAINERS["torch"], pytorch.write, pytorch.read, "a script for torch.distributed.pipelining"),
-    Format(TRAINERS["deepspeed"], deepspeed.write, deepspeed.read, "a subclass of PipelineModule"),
+    Format(TRAINERS["torch"], pytorch.write, pytorch.read, "a script for torch.distributed.pipelining", is_script=True),
+    Format(TRAINERS["deepspeed"], deepspeed.write, deepspeed.read, "a subclass of PipelineModule", is_script=True),
     Format(
         replace(TRAINERS["galvatron"], degrees=Degrees.PRODUCT),
         galvatron.write,

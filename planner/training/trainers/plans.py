@@ -199,11 +199,13 @@ def _of_stages(
     if not wanted.trainer.counts and not found[0].modules:
         notes.append("the instance names no modules: layers are called layers.0, layers.1, ...")
     place_of = {v: place for place, piece in enumerate(found) for v in piece.nodes}
-    far = [(u, v) for u, v in flat.edge_indices if place_of[v] > place_of[u] + 1 and wanted.name == "deepspeed"]
-    if far:
+    far = [(u, v) for u, v in flat.edge_indices if place_of[v] > place_of[u] + 1]
+    if wanted.name == "torchtitan":  # inside a stage the model itself decides
+        far = [(u, v) for u, v in far if stage_of[u] != stage_of[v]]
+    if far and wanted.name in _HANDED_ON:
         u, v = (flat.layers[end].id for end in far[0])
         rule = "layers between have to hand on what is used further on"
-        notes.append(f"PipelineModule gives a layer what the one before it returns; {rule}, as from {u} to {v}")
+        notes.append(f"{_HANDED_ON[wanted.name]}; {rule}, as from {u} to {v}")
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
     samples, tokens = (_count(flat.options, name) for name in ("microbatch", "seq-len"))
@@ -211,6 +213,13 @@ def _of_stages(
     layout = Layout(stages, virtual, flat.num_microbatches, schedule, samples, tokens, *shared)
     layout = replace(layout, dtype=None if "dtype" not in flat.options else str(flat.options["dtype"]))
     return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])
+
+
+#: What a layer gets in trainers that know no graph of layers.
+_HANDED_ON = {
+    "deepspeed": "PipelineModule gives a layer what the one before it returns",
+    "torchtitan": "a stage of torchtitan gets what the last module of the one before it returns",
+}
 
 
 def _of_operators(

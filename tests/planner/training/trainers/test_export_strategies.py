@@ -10,7 +10,9 @@ import planner
 from formulations.training_strategy.definition.plan import plan_from_json
 from formulations.training_strategy.definition.quantities import realizable
 from instances.problems.stage_edits import change_tmpcs
+from instances.problems.stage_partitioning import Edge
 from instances.problems.training_strategy import Exchanged
+from planner.files.load import family_of
 from planner.training.trainers.formats import FORMATS
 
 WITHOUT_CHUNKS = {"deepspeed", "galvatron", "vllm", "sglang", "accelerate"}
@@ -106,7 +108,9 @@ def test_a_batch_is_written_where_there_is_a_place_for_it(name: str, schedule: s
     assert not any("does not say" in note for note in found.notes)
     eight = replace(known, flat=replace(known.flat, options={**known.flat.options, "dtype": "fp8"}))
     noted = planner.export(eight, plan, name)
-    assert noted.text == found.text
+    texts = [(each.text or "").splitlines() for each in (noted, found)]
+    assert [line for line in texts[0] if line[:1] != "#"] == [line for line in texts[1] if line[:1] != "#"]
+    assert all((f"# {note}" in texts[0]) == FORMATS[name].is_script for note in noted.notes)
     assert any("in fp8" in note for note in noted.notes) == bool(FORMATS[name].trainer.schedules)
     without = planner.export(instance, plan, name)
     missing = "the instance does not say the samples of a micro-batch and tokens of a sample: a micro-batch counts as 1"
@@ -281,3 +285,13 @@ def test_micro_batches_that_torch_cannot_run_are_said(schedule: str, m: int, wri
         assert titan.text is not None and f"local_batch_size = {written}\n" in titan.text
     assert found.text is not None and f"MICROBATCHES = {written}\n" in found.text
     assert any(f"does not run {m} on 3 ranks" in note for note in found.notes) == (written != m)
+
+
+@pytest.mark.parametrize(("name", "words"), [("torchtitan", "# a stage of torch"), ("deepspeed", "# PipelineModule")])
+def test_what_layers_between_have_to_hand_on_is_said_in_the_script(name: str, words: str) -> None:
+    chain = planner.load("chain8", devices=2, memory="1GB")
+    for ends, is_far in (((0, 5), True), ((0, 2), name == "deepspeed")):
+        known = replace(chain, edges=(*chain.edges, Edge(*ends, 1.0)))
+        instance = planner.load(family_of(known).to_json(known), problem="training_strategy")
+        text = planner.export(instance, strategy("1f1b", [[0, 1, 2, 3], [4, 5, 6, 7]], dp=1), name).text or ""
+        assert (f"as from {ends[0]} to {ends[1]}" in text and words in text) == is_far
