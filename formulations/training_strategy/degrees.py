@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import product
+from operator import le
 from typing import NamedTuple
 
 from formulations.contract.quantities import unmet
@@ -9,14 +10,8 @@ from formulations.simulation.orders import SCHEDULES
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import chunk_counts, refusal
 from formulations.training_strategy.definition.quantities import VOCABULARY
-from formulations.training_strategy.definition.sharing import (
-    bandwidth,
-    has_groups,
-    no_experts,
-    offers_sequences,
-    shared_in,
-)
-from instances.problems.training_strategy import MOST_SHARED, Schedule, StrategyInstance
+from formulations.training_strategy.definition.sharing import has_groups, no_experts, offers_sequences, shared_in, sums
+from instances.problems.training_strategy import MOST_SHARED, ROUNDED, Schedule, StrategyInstance
 from instances.rules import NodeId
 
 
@@ -109,11 +104,14 @@ def _allows(instance: StrategyInstance, degrees: Degrees) -> bool:
 
 
 def _is_beaten(instance: StrategyInstance, degrees: Degrees) -> bool:
-    """Whether fewer groups, as much in one machine, are no worse (README.md): but for FSDP without a pipeline."""
-    gathers = degrees.level == MOST_SHARED and degrees.p == 1
-    is_fast = bandwidth(instance, True) >= bandwidth(instance, False) and instance.gradients_per_weight >= 1
-    if degrees.r == 1 or gathers or instance.overlaps_gradients or not is_fast:
+    """Whether fewer groups, which hold less, send no longer (README.md): but for FSDP without a pipeline."""
+    if degrees.r == 1 or (degrees.level == MOST_SHARED and degrees.p == 1) or instance.overlaps_gradients:
         return False
-    inside = shared_in(instance, degrees.plan()).group_inside
+
+    def sent(of: Degrees) -> tuple[float, float]:
+        gradients, others = sums(instance, shared_in(instance, of.plan()))
+        return gradients + others, gradients * (of.level == 2)  # level 2 sends gradients in each pass
+
+    most = [time * (1 + ROUNDED) for time in sent(degrees)]
     fewer = (degrees._replace(r=r) for r in instance.groups(degrees.d) if r < degrees.r)
-    return any(shared_in(instance, x.plan()).group_inside == inside and _allows(instance, x) for x in fewer)
+    return any(all(map(le, sent(each), most)) and _allows(instance, each) for each in fewer)

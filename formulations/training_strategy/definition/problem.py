@@ -66,7 +66,7 @@ def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[
     """Times of a chunk, in the instance's unit."""
     flat, inside, by = instance.flat, set(chunk), shared_in(instance, plan)
     near = _near(plan, chunk)
-    rate = bandwidth(instance, by.stages_inside)
+    rate = bandwidth(instance, by.of_stages)
     fastest, again, transfers = [], [], []
     for node in chunk:
         least = min(x.time for x in _ways(instance, plan, node))
@@ -99,7 +99,7 @@ def _near(plan: StrategyPlan, chunk: Sequence[NodeId]) -> set[NodeId]:
 def gradient_sum(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[NodeId]) -> float:
     """Time of a chunk's all-reduce of gradients over the d replicas, or of what takes its place; Piper's count."""
     weights = math.fsum(chosen(instance, plan, node).weight_bytes for node in chunk)
-    rate = bandwidth(instance, shared_in(instance, plan).stages_inside)
+    rate = bandwidth(instance, shared_in(instance, plan).of_stages)
     return 4 * (plan.replicas - 1) / plan.replicas * weights / rate
 
 

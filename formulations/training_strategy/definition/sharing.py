@@ -1,5 +1,6 @@
 """What devices share besides tensors (states and weights, sequences, contexts, experts), and what that costs."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,9 +20,9 @@ class Shared(NamedTuple):
     """What devices share besides tensors; plans with equal ones run a layer in the same ways.
 
     ``level`` of ``sharding`` over so many ``replicas`` d c, of a pipeline or not; ``sequences`` or not; the degrees of
-    ``context`` and ``expert`` parallelism. Whether sums of gradients, and stages, stay in a machine. Of what is sent
-    behind the passes, gradients are the share ``scattered`` where states are shared: in each of so many ``groups``,
-    which may stay in a machine each.
+    ``context`` and ``expert`` parallelism. How many members in each machine (`members`) have the stages, each of so
+    many ``groups`` that share and sum, those with an equal part of the sums in all groups, and replicas of an expert.
+    Of what is sent behind the passes, gradients are the share ``scattered`` where states are shared.
     """
 
     level: int = 0
@@ -30,11 +31,12 @@ class Shared(NamedTuple):
     sequences: bool = False
     context: int = 1
     expert: int = 1
-    sums_inside: bool = False
-    stages_inside: bool = False
     scattered: float = 0.5
     groups: int = 1
-    group_inside: bool = False
+    of_stages: int | None = 1
+    of_group: int | None = 1
+    of_groups: int | None = 1
+    of_experts: int | None = 1
 
 
 def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
@@ -45,46 +47,54 @@ def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
     p, t, replicas = plan.pp_degree, plan.tp_degree, plan.replicas
     level = plan.sharding if replicas > 1 else 0
     groups = plan.shard_groups if level and has_groups(plan) else 1
+    size, e = replicas // groups, plan.ep_degree
     made = Shared(
         level,
-        replicas if level or plan.ep_degree > 1 else 1,
+        replicas if level or e > 1 else 1,
         level == MOST_SHARED and p > 1,
         plan.sequence_parallel,
         plan.cp_degree,
-        plan.ep_degree,
-        replicas > 1 and is_inside(instance, t * replicas),
-        p > 1 and is_inside(instance, p * t * replicas),
+        e,
         groups=groups,
-        group_inside=replicas > groups and is_inside(instance, t * (replicas // groups)),
+        of_stages=1 if p == 1 or members(instance, 1, p * t * replicas) is not None else None,
+        of_group=members(instance, t, size),
+        of_groups=members(instance, t * size, groups),
+        of_experts=members(instance, t * e, max(1, size // e)),
     )
-    gradients, weights = _sums(instance, made) if level else (0.5, 0.5)
+    gradients, weights = sums(instance, made) if level else (0.5, 0.5)
     return made._replace(scattered=gradients / (gradients + weights))
 
 
-def _sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:
+def sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:
     """Time of what is sent behind the passes for a byte of dense weights: gradients, and updated weights.
 
     Gradients are reduce-scattered in a group, and what each device has of them all-reduced over the groups.
     """
     size = by.replicas // by.groups
-    within = 2 * (size - 1) / size / bandwidth(instance, by.group_inside)
-    among = 4 * (by.groups - 1) / (by.groups * size) / bandwidth(instance, by.sums_inside)
+    within = 2 * (size - 1) / size / bandwidth(instance, by.of_group)
+    among = 4 * (by.groups - 1) / (by.groups * size) / bandwidth(instance, by.of_groups)
     return instance.gradients_per_weight * (within + among), within
 
 
-def is_inside(instance: StrategyInstance, devices: int) -> bool:
-    """Whether so many devices next to each other are in one machine, which has a bandwidth of its own.
+def members(instance: StrategyInstance, apart: int, count: int) -> int | None:
+    """How many of ``count`` devices, ``apart`` from each other, are in a machine that has fewest; ``None``: all.
 
-    They begin at a multiple of their number, so a machine has whole groups if that divides its devices.
+    They begin at a multiple of what they span, so machines cut groups of all devices at every common divisor of both.
     """
-    most = instance.devices_per_machine
-    return most is not None and most % devices == 0
+    whole, span = instance.devices_per_machine, apart * count
+    if whole is None or count == 1:
+        return 1
+    return None if whole % span == 0 else max(1, math.gcd(whole, span) // apart)
 
 
-def bandwidth(instance: StrategyInstance, inside: bool) -> float:
-    """Of devices in one machine, or in several."""
-    own = instance.inner_bandwidth
-    return own if inside and own is not None else instance.flat.bandwidth
+def bandwidth(instance: StrategyInstance, each: int | None) -> float:
+    """Of a device in a ring, by its `members` in a machine: these have a port each, and as many rings use them.
+
+    A sum over machines takes 4 (D-1)/D * weights / min(B_in, n B) with n of its D devices in each, for sending and
+    receiving; with one, nothing is sent inside. Source: reconstructed, NCCL's rings of a network card each (README.md).
+    """
+    own, outer = instance.inner_bandwidth, instance.flat.bandwidth
+    return outer if own is None or each == 1 else own if each is None else min(own, each * outer)
 
 
 def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[Tmpc, ...]:
@@ -114,11 +124,11 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     exchanged = _exchange(instance, layer, t, by)
     per_weight = shared_per_weight(instance, level)
     # Sums of gradients are (d-1)/d of what stands in weight_bytes, of all replicas at the bandwidth of stages.
-    scale, of_stages = g if level == 0 else (1 + g) / 2, bandwidth(instance, by.stages_inside)
-    scale *= of_stages / bandwidth(instance, by.sums_inside)
+    of_group, of_stages = bandwidth(instance, by.of_group), bandwidth(instance, by.of_stages)
+    slower, scale = of_group / bandwidth(instance, by.of_experts), of_stages / of_group * ((1 + g) / 2 if level else g)
     most = among = 0.0
     if by.groups > 1:
-        gradients, within = _sums(instance, by)
+        gradients, within = sums(instance, by)
         scale, among = (gradients + within) * of_stages * by.replicas / (4 * (by.replicas - 1)), gradients - g * within
     if level == MOST_SHARED and not in_pipeline and layer.id == instance.chain[0].id:
         most = (2 + g) * max(
@@ -127,16 +137,17 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
 
     def run(x: Tmpc) -> Tmpc:
         dense, experts = _weights(instance, layer, x, t, e)
-        summed = dense * (d - 1) / d + experts * (d / e - 1) / (d / e)
+        own, of_experts = dense * (d - 1) / d, experts * (d / e - 1) / (d / e)
+        summed, sent_sums = own + of_experts, own + of_experts * slower
         static = x.static_bytes - (e - 1) * experts * held_per_weight(instance)
         static += most - per_weight * summed + ((1 + g) * (dense + experts) if in_pipeline else 0.0)
         again = exchanged if x.time / c / 3 > forward else 0.0
         time, first = x.time / c + 3 * exchanged + again, forward + exchanged
         if level > 1 and not in_pipeline:
-            sent = 2 * summed / bandwidth(instance, by.group_inside)
+            sent = 2 * sent_sums / of_group
             time += max(0.0, (g + (level == MOST_SHARED)) * sent + among * (dense + experts) - (time - first))
             time += max(0.0, sent - first) if level == MOST_SHARED else 0.0
-        weights = summed * d / (d - 1) if e > 1 and d > 1 else x.weight_bytes
+        weights = sent_sums * d / (d - 1) if e > 1 and d > 1 else x.weight_bytes
         return replace(
             x,
             time=time,
@@ -166,13 +177,15 @@ def _weights(instance: StrategyInstance, layer: Layer, x: Tmpc, t: int, e: int) 
 def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> float:
     """A third of what a layer's devices exchange for a micro-batch: as much again twice in the backward pass.
 
-    Keys and values go around a ring of c devices, and their gradients with them. Tokens go to e devices and come back,
-    and so do their gradients: of these a third counts in each part.
+    Keys and values go around one ring of c devices, and their gradients with them. Tokens go to e devices and come
+    back, to those in the machine while to the others, and so do their gradients: of these a third counts in each part.
     """
     own = instance.exchanged.get(layer.id, Exchanged())
     c, e = by.context, by.expert
-    ring = (c - 1) / c * own.kv_bytes / t / bandwidth(instance, is_inside(instance, t * c))
-    sent = 4 / 3 * (e - 1) / e * own.token_bytes / (t * c) / bandwidth(instance, is_inside(instance, t * e))
+    inner, outer = bandwidth(instance, None), bandwidth(instance, 1)
+    ring = (c - 1) / c * own.kv_bytes / t / (inner if members(instance, t, c) is None else outer)
+    near = members(instance, t, e) or e
+    sent = max((e - near) / e / outer, (near - 1) / e / inner) * 4 / 3 * own.token_bytes / (t * c)
     return ring + sent
 
 
@@ -204,7 +217,7 @@ def of_shared(instance: StrategyInstance, by: Shared, t: int | None = None) -> S
         for layer in instance.flat.layers
     )
     edges = tuple(replace(edge, bytes=edge.bytes / by.context) for edge in instance.flat.edges)
-    flat = replace(instance.flat, layers=layers, edges=edges, bandwidth=bandwidth(instance, by.stages_inside))
+    flat = replace(instance.flat, layers=layers, edges=edges, bandwidth=bandwidth(instance, by.of_stages))
     nothing: dict[str, Any] = {"sharded_per_weight": 0.0, "sharding": (), "cp_degrees": (1,), "ep_degrees": (1,)}
     nothing |= {"gradients_per_weight": 1.0, "shard_groups": (1,)}
     return replace(instance, flat=flat, exchanged={}, devices_per_machine=None, inner_bandwidth=None, **nothing)

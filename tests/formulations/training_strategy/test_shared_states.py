@@ -176,8 +176,8 @@ def test_groups_share_by_hand(given: StrategyPlan, peak: float, time: float) -> 
     [
         # Fewer send no more, but for weights that are gathered in each pass, or that alone follow it.
         (1, False, None, 1), (2, False, None, 1), (3, False, None, 2), (1, True, None, 2),
-        # Two machines of two devices.
-        (1, False, 8.0, 2),
+        # Two machines of two devices; at 8 bytes/s both would take as long, by two ports or in two steps.
+        (1, False, 16.0, 2),
     ],
 )  # fmt: skip
 def test_groups_are_chosen(level: int, overlaps: bool, inner: float | None, groups: int) -> None:
@@ -340,14 +340,13 @@ def test_bad_levels_are_refused(levels: tuple[int, ...], ratio: float, words: st
         check(replace(sharing_all(1.0, levels), sharded_per_weight=ratio), "instance")
 
 
-def exchange(inner: float | None = None) -> StrategyInstance:
-    """Layers of `sharing_all` with 2 bytes of experts, 12 of keys and values, 3 of tokens; machines of four devices."""
+def exchange(inner: float | None = None, machine: int = 4) -> StrategyInstance:
+    """Layers of `sharing_all` with 2 bytes of experts, 12 of keys and values, 3 of tokens; on machines, if any."""
     made = sharing_all(1.0)
     own = Exchanged(12.0, 3.0, 2.0, 4)
     flat = change_tmpcs(made.flat, lambda x: replace(x, weight_bytes=4.0, static_bytes=20.0))
-    machine = None if inner is None else 4
-    made = replace(made, flat=flat, exchanged=dict.fromkeys(range(4), own))
-    return replace(made, cp_degrees=(1, 2), ep_degrees=(1, 2), devices_per_machine=machine, inner_bandwidth=inner)
+    made = replace(made, flat=flat, exchanged=dict.fromkeys(range(4), own), cp_degrees=(1, 2), ep_degrees=(1, 2, 4))
+    return made if inner is None else replace(made, devices_per_machine=machine, inner_bandwidth=inner)
 
 
 @pytest.mark.parametrize(
@@ -360,6 +359,15 @@ def exchange(inner: float | None = None) -> StrategyInstance:
         (replace(plan(1, 2, 0), ep_degree=2), None, 84 - 4 * 5, 4 * (12 + 4 * 4 * 3 / 2) + 16),
         # In a machine at 10 bytes/s.
         (replace(plan(1, 2, 0), ep_degree=2), 10.0, 84 - 4 * 5, 4 * (12 + 4 * 4 * 3 / 20) + 1.6),
+        # On two machines of four ports: sums of 16 bytes take 7/8 of 64/4 s; of two ports 3/4 of 64/2 s.
+        (plan(1, 8, 0), 10.0, 84, 12 + 14),
+        (plan(1, 4, 0), (10.0, 2), 84, 2 * 12 + 24),
+        # Or those of links, where these are slower.
+        (plan(1, 8, 0), 2.0, 84, 12 + 28),
+        # Every other device has the same experts, so two ports: 7 s for 8 dense bytes, 6 for 4 of experts.
+        (replace(plan(1, 8, 0), ep_degree=2), 10.0, 84 - 4 * 5, 12 + 4 * 4 * 3 / 20 + 7 + 6),
+        # Half of the tokens go to the other machine, a quarter to the other device of this one meanwhile.
+        (replace(plan(1, 4, 0), ep_degree=4), (10.0, 2), 84 - 4 * 7.5, 2 * (12 + 4 * 4 * 3 / 2) + 12),
         # Two devices share the tokens of 8 micro-batches: half of the times, and thrice half of keys and values.
         (replace(plan(1, 1, 0), cp_degree=2), None, 82, 8 * (6 + 4 * 3 * 6) + 32),
         # States, too: three bytes for each of weights, of which each device has half.
@@ -368,8 +376,8 @@ def exchange(inner: float | None = None) -> StrategyInstance:
         (plan(2, 2, 0), 10.0, 44, 5 * 6 + 1.6),
     ],
 )
-def test_exchanges_by_hand(given: StrategyPlan, inner: float | None, peak: float, time: float) -> None:
-    instance = exchange(inner)
+def test_exchanges_by_hand(given: StrategyPlan, inner: Any, peak: float, time: float) -> None:
+    instance = exchange(*inner) if isinstance(inner, tuple) else exchange(inner)
     check(instance, "exchange")
     assert max(peak_memory(instance, given)) == pytest.approx(peak)
     assert evaluate(instance, given) == pytest.approx(time) and violations(instance, given) == ()

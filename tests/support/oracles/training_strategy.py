@@ -1,6 +1,7 @@
 """Brute force for tiny training strategies: every plan, priced by formulas of its own, simulated by `iteration`."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -173,8 +174,8 @@ def exchanging(rng: random.Random, instance: StrategyInstance) -> StrategyInstan
         ep = (1,)
     memory = made.flat.memory_bytes + added * rng.choice([0.0, 0.5, 1.0])
     flat = replace(made.flat, layers=tuple(layers), memory_bytes=memory)
-    machine = rng.choice([None, 2, 4])
-    inner = None if machine is None else made.flat.bandwidth * rng.choice([2, 10])
+    machine = rng.choice([None, 2, 4, 4, 3])
+    inner = None if machine is None else made.flat.bandwidth * rng.choice([0.5, 1.5, 2, 10])
     return replace(made, flat=flat, cp_degrees=cp, ep_degrees=ep, exchanged=exchanged,
                    devices_per_machine=machine, inner_bandwidth=inner)  # fmt: skip
 
@@ -323,32 +324,49 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     tmpcs = _tmpcs(instance, t, sequences)
     if not all(tmpcs.values()):
         return
-    machine = instance.devices_per_machine
+    outer, inner = flat.bandwidth, instance.inner_bandwidth or flat.bandwidth
 
-    def rate(span):
-        """Of that many neighbours: those of a machine, if it is made of such groups."""
-        return flat.bandwidth if machine is None or machine % span else instance.inner_bandwidth
+    def fewest(apart, count):
+        """Of a group's devices, those in a machine that has fewest of them, wherever the group begins."""
+        G = instance.devices_per_machine or 1
+        starts = range(0, G * apart * count, apart * count)
+        found = (Counter((first + apart * i) // G for i in range(count)) for first in starts)
+        return min(min(own.values()) for own in found)
+
+    def rate(apart, count):
+        """Of the group's rings, as many as its ports in each machine: the slower of links and ports, if it has both."""
+        n = fewest(apart, count)
+        return inner if n == count else min([inner, n * outer] if n > 1 else [outer])
+
+    def is_near(span):
+        return fewest(1, span) == span
 
     # Weights of a device, dense ones on all c d devices and a share of the experts on every e-th; what goes to and from
     # the others with each micro-batch, beside a layer's passes: once, or thrice.
-    D, same, group = c * d, c * d // e // r, c * d // r
+    D, same, group = c * d, c * d // e // r, c * d // r  # r > 1 has no experts to share
     dense, experts = {}, {}
     for v, found in tmpcs.items():
         of_experts = instance.exchanged[v].expert_weight_bytes / t if v in instance.exchanged else 0.0
         dense[v], experts[v] = found[0].weight_bytes - of_experts, of_experts / e
     weight = {v: dense[v] + experts[v] for v in tmpcs}
     summed = {v: dense[v] * (1 - 1 / group) + experts[v] * (1 - 1 / same) for v in tmpcs}
+    # Time of sending them all to where they are summed; gradients are sent twice, there and back, among groups, too.
+    way = {v: 2 * dense[v] * (1 - 1 / group) / rate(t, group) + 2 * experts[v] * (1 - 1 / same) / rate(t * e, D // e)
+           if r == 1 else 2 * summed[v] / rate(t, group) for v in tmpcs}  # fmt: skip
+    around = {v: 4 * grads * (1 / group - 1 / D) * weight[v] / rate(t * group, r) for v in tmpcs}
     is_sent = level == 2 or (level == 3 and p == 1)
-    once = {v: 2 * size / rate(t * group) if is_sent else 0.0 for v, size in summed.items()}
+    once = {v: way[v] if is_sent else 0.0 for v in tmpcs}
+    near = fewest(t, e)
 
     def spent(v, x):
-        other_groups = 4 * grads * (1 / group - 1 / D) * weight[v] / rate(t * D) if is_sent else 0.0
+        other_groups = around[v] if is_sent else 0.0
         least = min(y.time for y in tmpcs[v])
         other = 0.0
         if v in instance.exchanged:
             own = instance.exchanged[v]
-            other += (c - 1) * own.kv_bytes / (c * t) / rate(t * c)
-            other += 4 * (e - 1) * own.token_bytes / (e * t * c) / rate(t * e) / 3
+            other += (c - 1) * own.kv_bytes / (c * t) / (inner if is_near(t * c) else outer)
+            share = own.token_bytes / (e * t * c)
+            other += 4 * max((e - near) * share / outer, (near - 1) * share / inner) / 3
         first = least / c / 3 + other
         second = 2 * (least / c / 3 + other) + (x.time - least) / c + (other if x.time > least else 0.0)
         if level == 2:
@@ -370,29 +388,31 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
             if place[edge.source] != place[edge.target] and g == home[edge.target]:
                 sent += (
                     2 * (edge.bytes + max(x.sync_forward_bytes.get(edge.source, 0) for x in tmpcs[edge.target])) / c
-                ) / rate(p * t * D)
+                ) / (inner if is_near(p * t * D) else outer)
             if place[edge.source] != place[edge.target] and g == home[edge.source]:
                 sent += (
                     2 * (edge.bytes + max(x.sync_backward_bytes.get(edge.target, 0) for x in tmpcs[edge.source])) / c
-                ) / rate(p * t * D)
+                ) / (inner if is_near(p * t * D) else outer)
         third.append((sent + sum(min(spent(v, x) for x in tmpcs[v]) for v in chunk)) / 3)
-    weights = [sum(summed[v] for v in chunk) for chunk in cuts]
     # Each byte of gradients is sent twice, there and back; where states are shared weights come back instead.
     is_whole = level == 0 or D == 1
-    there, returned = (4 * grads, 0) if is_whole else (2 * grads, 2)
-    there, returned = there / rate(t * group), returned / rate(t * group)
-    if r > 1:  # what a device has of the sums goes around the r others that have the same part
-        there += 4 * grads * (1 / group - 1 / D) / (1 - 1 / group) / rate(t * D)
-    sums = max((there + returned) * sum(weights[g] for g in _own(schedule, i, p, len(cuts) // p)) for i in range(p))
+    there = {v: grads * way[v] * (2 if is_whole else 1) + (around[v] if r > 1 else 0.0) for v in tmpcs}
+    returned = {v: 0.0 if is_whole else way[v] for v in tmpcs}
+
+    def longest(times):
+        held = (_own(schedule, i, p, len(cuts) // p) for i in range(p))
+        return max(sum(times[v] for g in own for v in cuts[g]) for own in held)
+
+    sums = longest({v: there[v] + returned[v] for v in tmpcs})
     buckets: list = [[] for _ in cuts]
     if instance.overlaps_gradients:
         for g, chunk in enumerate(cuts):
-            own = [there * summed[v] for v in chunk]
+            own = [there[v] for v in chunk]
             back = [of_weights[v] if split else min(spent(v, x) for x in tmpcs[v]) / 3 * 2 for v in chunk]
             is_hidden = g == 0 and not (level == 3 and p > 1 and D > 1)
             layers = [(sum(back[:k]), own[k]) for k in reversed(range(len(chunk)))]
             buckets[g] = layers if is_hidden else [(0.0, sum(own))]
-        sums *= 0 if level == 3 and p == 1 and D > 1 else returned / (there + returned)
+        sums = 0.0 if level == 3 and p == 1 and D > 1 else longest(returned)
     ways: list[set] = [set() for _ in range(p)]
     for i in range(p):
         own = [cuts[g] for g in _own(schedule, i, p, len(cuts) // p)]
