@@ -78,7 +78,7 @@ def _levels(value: Any) -> tuple[int, ...]:
         return ()
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
     found = {str(part).strip() for part in parts}
-    if not found or not found <= {str(level) for level in range(MOST_SHARED + 1)}:
+    if not found or not found <= set(map(str, range(MOST_SHARED + 1))):
         raise ValueError(f"levels from 0 to {MOST_SHARED} such as 0,1,3, or {ANY}")
     return tuple(sorted(map(int, found)))
 
@@ -181,8 +181,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
     if isinstance(holder, str):
         del own["sharded_per_weight"]
     made = _sharing(replace(made, **own), own.get("sharding"), where)
-    if isinstance(holder, str):
-        made = _as_held(made, holder)
+    made = _as_held(made, holder) if isinstance(holder, str) else made
     if trainer is not None:
         words = [] if is_own else [_OF_TRAINERS + _NEVER * recognise_flat(content)]
         warnings = (*made.flat.warnings, *words, *_machines(made))

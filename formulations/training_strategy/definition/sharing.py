@@ -61,8 +61,8 @@ def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
         of_groups=members(instance, t * size, groups),
         of_experts=members(instance, t * e, max(1, size // e)),
     )
-    gradients, weights = sums(instance, made) if level else (0.5, 0.5)
-    return made._replace(scattered=gradients / (gradients + weights))
+    gradients, others = sums(instance, made) if level else (0.5, 0.5)
+    return made._replace(scattered=gradients / (gradients + others))
 
 
 def sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:
@@ -118,8 +118,7 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     g = instance.gradients_per_weight
     if (by in (Shared(), Shared(sequences=True)) and g == 1) or not found:
         return found
-    level, in_pipeline, c, e = by.level, by.in_pipeline, by.context, by.expert
-    d = by.replicas // by.groups
+    level, in_pipeline, c, e, d = by.level, by.in_pipeline, by.context, by.expert, by.replicas // by.groups
     forward = min(x.time for x in found) / c / 3
     exchanged = _exchange(instance, layer, t, by)
     per_weight = shared_per_weight(instance, level)
@@ -163,8 +162,7 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
 
 def weight_time(layer: Layer, t: int, found: Sequence[Tmpc], context: int = 1) -> float:
     """Time of the gradients of a layer's weights (W): as declared at degree t, else a third of the layer's."""
-    own = layer.weight_times.get(t)
-    return 1 / 3 * min(x.time for x in found) if own is None else own / context
+    return layer.weight_times[t] / context if t in layer.weight_times else 1 / 3 * min(x.time for x in found)
 
 
 def _weights(instance: StrategyInstance, layer: Layer, x: Tmpc, t: int, e: int) -> tuple[float, float]:
@@ -185,8 +183,7 @@ def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> f
     inner, outer = bandwidth(instance, None), bandwidth(instance, 1)
     ring = (c - 1) / c * own.kv_bytes / t / (inner if members(instance, t, c) is None else outer)
     near = members(instance, t, e) or e
-    sent = max((e - near) / e / outer, (near - 1) / e / inner) * 4 / 3 * own.token_bytes / (t * c)
-    return ring + sent
+    return ring + 4 / 3 * own.token_bytes / (t * c) * max((e - near) / e / outer, (near - 1) / e / inner)
 
 
 def shares_of_sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:

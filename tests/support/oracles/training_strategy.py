@@ -274,8 +274,7 @@ def fitting(instance: StrategyInstance) -> Iterator[tuple[dict[str, Any], Iterat
 def layouts(instance: StrategyInstance) -> Iterator[tuple[int, int, str, int, int, list[list[Any]]]]:
     """Tensor degree, replicas, schedule, chunks of a device, devices of a pipeline, and the layers of each chunk."""
     flat = instance.flat
-    nodes = [layer.id for layer in sorted(flat.layers, key=lambda layer: sum(e.target == layer.id for e in flat.edges))]
-    nodes = _in_order(nodes, [(e.source, e.target) for e in flat.edges])
+    nodes = [layer.id for layer in instance.chain]  # of which there is one order alone
     L, N = len(nodes), flat.num_microbatches
     for t in {t for layer in flat.layers for t in layer.tmpcs}:
         for d in (d for d in range(1, N + 1) if N % d == 0 and d <= (flat.max_dp_degree or N)):
@@ -294,13 +293,6 @@ def layouts(instance: StrategyInstance) -> Iterator[tuple[int, int, str, int, in
 def _own(schedule: str, i: int, p: int, V: int) -> list[int]:
     """The chunks of device i."""
     return [i, 2 * p - 1 - i] if schedule.endswith("-v") else list(range(i, p * V, p))
-
-
-def _in_order(nodes: list, edges: list) -> list:
-    found: list = []
-    while len(found) < len(nodes):
-        found.append(next(v for v in nodes if v not in found and all(u in found for u, w in edges if w == v)))
-    return found
 
 
 @cache
@@ -338,8 +330,8 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
         n = fewest(apart, count)
         return inner if n == count else min([inner, n * outer] if n > 1 else [outer])
 
-    def is_near(span):
-        return fewest(1, span) == span
+    def links(span):
+        return inner if fewest(1, span) == span else outer
 
     # Weights of a device, dense ones on all c d devices and a share of the experts on every e-th; what goes to and from
     # the others with each micro-batch, beside a layer's passes: once, or thrice.
@@ -354,25 +346,21 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     way = {v: 2 * dense[v] * (1 - 1 / group) / rate(t, group) + 2 * experts[v] * (1 - 1 / same) / rate(t * e, D // e)
            if r == 1 else 2 * summed[v] / rate(t, group) for v in tmpcs}  # fmt: skip
     around = {v: 4 * grads * (1 / group - 1 / D) * weight[v] / rate(t * group, r) for v in tmpcs}
-    is_sent = level == 2 or (level == 3 and p == 1)
-    once = {v: way[v] if is_sent else 0.0 for v in tmpcs}
     near = fewest(t, e)
 
     def spent(v, x):
-        other_groups = around[v] if is_sent else 0.0
         least = min(y.time for y in tmpcs[v])
         other = 0.0
         if v in instance.exchanged:
             own = instance.exchanged[v]
-            other += (c - 1) * own.kv_bytes / (c * t) / (inner if is_near(t * c) else outer)
-            share = own.token_bytes / (e * t * c)
-            other += 4 * max((e - near) * share / outer, (near - 1) * share / inner) / 3
+            other += (c - 1) * own.kv_bytes / (c * t) / links(t * c)
+            other += 4 * max((e - near) / outer, (near - 1) / inner) * own.token_bytes / (e * t * c) / 3
         first = least / c / 3 + other
         second = 2 * (least / c / 3 + other) + (x.time - least) / c + (other if x.time > least else 0.0)
         if level == 2:
-            second = max(second, grads * once[v] + other_groups)
-        if level == 3:
-            first, second = max(first, once[v]), max(second, (1 + grads) * once[v] + other_groups)
+            second = max(second, grads * way[v] + around[v])
+        if level == 3 and p == 1:
+            first, second = max(first, way[v]), max(second, (1 + grads) * way[v] + around[v])
         return first + second
 
     split = schedule.startswith(SPLIT)
@@ -384,15 +372,12 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     third = []
     for g, chunk in enumerate(cuts):
         sent = 0.0
-        for edge in flat.edges:
-            if place[edge.source] != place[edge.target] and g == home[edge.target]:
-                sent += (
-                    2 * (edge.bytes + max(x.sync_forward_bytes.get(edge.source, 0) for x in tmpcs[edge.target])) / c
-                ) / (inner if is_near(p * t * D) else outer)
-            if place[edge.source] != place[edge.target] and g == home[edge.source]:
-                sent += (
-                    2 * (edge.bytes + max(x.sync_backward_bytes.get(edge.target, 0) for x in tmpcs[edge.source])) / c
-                ) / (inner if is_near(p * t * D) else outer)
+        for edge in (edge for edge in flat.edges if place[edge.source] != place[edge.target]):
+            u, v = edge.source, edge.target
+            if g == home[v]:
+                sent += 2 * (edge.bytes + max(x.sync_forward_bytes.get(u, 0) for x in tmpcs[v])) / c / links(p * t * D)
+            if g == home[u]:
+                sent += 2 * (edge.bytes + max(x.sync_backward_bytes.get(v, 0) for x in tmpcs[u])) / c / links(p * t * D)
         third.append((sent + sum(min(spent(v, x) for x in tmpcs[v]) for v in chunk)) / 3)
     # Each byte of gradients is sent twice, there and back; where states are shared weights come back instead.
     is_whole = level == 0 or D == 1
@@ -423,7 +408,7 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
             static = sum(x.static_bytes for x in choice)
             for v in (v for chunk in own for v in chunk):
                 static -= (e - 1) * experts[v] * (1 + grads + instance.sharded_per_weight)
-                static -= shared * (dense[v] - dense[v] / group + experts[v] - experts[v] / same)
+                static -= shared * summed[v]
                 if level == 3 and D > 1 and p > 1:
                     static += (1 + grads) * weight[v]
             if level == 3 and D > 1 and p == 1:
