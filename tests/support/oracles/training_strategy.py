@@ -322,8 +322,7 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
         """Of a group's devices, those in a machine that has fewest of them, wherever the group begins."""
         G = instance.devices_per_machine or 1
         starts = range(0, G * apart * count, apart * count)
-        found = (Counter((first + apart * i) // G for i in range(count)) for first in starts)
-        return min(min(own.values()) for own in found)
+        return min(min(Counter((first + apart * i) // G for i in range(count)).values()) for first in starts)
 
     def rate(apart, count):
         """Of the group's rings, as many as its ports in each machine: the slower of links and ports, if it has both."""
