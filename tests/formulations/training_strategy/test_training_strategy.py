@@ -10,6 +10,7 @@ import planner
 from formulations.simulation.orders import SCHEDULES
 from formulations.simulation.simulate_graph import peak_in_flight
 from formulations.training_strategy import FAMILY, exact, heuristics
+from formulations.training_strategy.definition.clock import clock
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import (
     ChunkTimes,
@@ -56,6 +57,11 @@ def test_iterations_by_hand(given: StrategyPlan, time: float) -> None:
     instance = equal_layers(count, schedules=tuple(Schedule), V=2)
     assert not violations(instance, given)
     assert evaluate(instance, given) == pytest.approx(time, rel=1e-12)
+    formula = clock(instance, given).formula_s
+    assert (formula is None) == (given.virtual_stages > 1)
+    if formula is not None:  # of equal stages it is the iteration, unless W is split off
+        is_exact = given.schedule in (Schedule.ONE_F_ONE_B, GPIPE)
+        assert (formula == pytest.approx(time, rel=1e-12)) if is_exact else formula > time
 
 
 @pytest.mark.parametrize(
