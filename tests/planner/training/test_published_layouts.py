@@ -11,7 +11,7 @@ import pytest
 import planner
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate, peak_memory, violations
-from instances.generators.decoder import Decoder, decoder
+from instances.generators.decoder import DECODERS, Decoder, decoder
 from instances.generators.transformer import RECOMPUTE, SELECTIVE, Architecture
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from planner.analysis.trainer_answer import MEASURED
@@ -128,6 +128,7 @@ class DecoderRow(NamedTuple):
     published: float
     predicted: float
     memory: float
+    e: int = 1
 
 
 def decoder_rows() -> list[DecoderRow]:
@@ -138,12 +139,43 @@ def decoder_rows() -> list[DecoderRow]:
     ]
 
 
+def mixture_rows() -> list[DecoderRow]:
+    """Those of mixtures of experts, whose second column of degrees is ep; a sample a micro-batch, no recomputation."""
+    found = []
+    for name, *counts, kind, published, predicted, memory in _cells("| GPT-OSS", "| Qwen3", "| DeepSeek"):
+        gpus, t, e, p, V, batch = map(int, counts)
+        amounts = float(published), float(predicted), float(memory)
+        at = gpus, 4096, t, 1, p, V, gpus // (t * p)
+        found.append(DecoderRow(name, *at, 1, "none", 1, batch, kind, *amounts, e=e))
+    return found
+
+
+def _mixture(layers: int, width: int, heads: int, vocabulary: int, *experts: int) -> Decoder:
+    """Of keys and values of 8 or 4 heads; ``experts``: their number and width, those of a token, width of all heads."""
+    number, own, top, inner = experts
+    shared = 512
+    sizes = Architecture(layers, width, heads, 4096, vocabulary, 1)
+    return Decoder(sizes, own, shared / width, number, own, top, attention=2 * width * (inner + shared))
+
+
+#: Sizes: configurations of the models as published (Hugging Face).
+MIXTURES = {
+    "GPT-OSS 120B": _mixture(36, 2880, 64, 201088, 128, 2880, 4, 64 * 64),
+    "Qwen3 30B": _mixture(48, 2048, 32, 151936, 128, 768, 8, 32 * 128),
+    "DeepSeek-V3": DECODERS["deepseek-v3-like"][0],
+}
+
+
 def _gpt(row: DecoderRow) -> dict[str, Any]:
     """Its layers, width and heads are in its name; gated MLPs of 8/3 of the width have a GPT's parameters."""
     layers, width, heads = map(int, row.model.removeprefix("gpt-").split("x"))
     sizes = Architecture(layers, width, heads, row.tokens, 131072, row.microbatch)
-    made = decoder(row.model, Decoder(sizes, round(8 * width / 3), 1.0), row.gpus, row.batch)
-    return family_of(made).to_json(replace(made, flat=replace(made.flat, options={"dtype": "bf16"})))
+    return _file(row, Decoder(sizes, round(8 * width / 3), 1.0))
+
+
+def _file(row: DecoderRow, of: Decoder) -> dict[str, Any]:
+    made = decoder(row.model, of, row.gpus, row.batch, row.type)
+    return family_of(made).to_json(replace(made, flat=replace(made.flat, options={"dtype": row.type})))
 
 
 def as_decoder(row: DecoderRow) -> tuple[StrategyInstance, StrategyPlan]:
@@ -151,6 +183,8 @@ def as_decoder(row: DecoderRow) -> tuple[StrategyInstance, StrategyPlan]:
     schedule = Schedule.INTERLEAVED if row.V > 1 else Schedule.ONE_F_ONE_B
     sizes = {"sequence_length": row.tokens, "microbatch_size": row.microbatch, "dtype": row.type}
     source, given = (_gpt(row), {}) if row.model.startswith("gpt") else (row.model, sizes)
+    if row.model in MIXTURES:
+        source, given = _file(row, MIXTURES[row.model]), {"ep": row.e}
     instance = planner.load(
         source, devices=row.gpus, cp=row.c, microbatches=row.batch // row.microbatch, schedule=schedule,
         virtual_stages=row.V, sharding=row.level, shard_optimizer="torchtitan" if row.level == 3 else "megatron",
@@ -163,6 +197,8 @@ def as_decoder(row: DecoderRow) -> tuple[StrategyInstance, StrategyPlan]:
     if left:
         size, left = divmod(layers + 2, chunks)
         first = 1 + size
+    if left:  # one layer behind the embedding, two in other chunks, the head alone
+        size, first, left = 2, 3, layers - 1 - 2 * (chunks - 2)
     assert not left
     ends = [*range(first, first + size * (chunks - 1), size), len(ids)]
     cuts = tuple(tuple(ids[a:b]) for a, b in zip((0, *ends), ends, strict=False))
@@ -173,11 +209,13 @@ def as_decoder(row: DecoderRow) -> tuple[StrategyInstance, StrategyPlan]:
         own = [x for x in ways if ("sequence" in x) == is_shared] or ways
         is_layer = 2 <= int(node) < len(ids) - 1
         tmpcs[node] = next(x for x in own if ("recomp" in x) == (row.recompute == "full" and is_layer))
-    plan = StrategyPlan(row.p, row.t, row.d, row.V, schedule, cuts, tmpcs, row.level, is_shared, row.c)
+    plan = StrategyPlan(row.p, row.t, row.d, row.V, schedule, cuts, tmpcs, row.level, is_shared, row.c, row.e)
     return instance, plan
 
 
-@pytest.mark.parametrize("row", decoder_rows(), ids=lambda row: f"{row.model} {row.gpus} {row.tokens} {row.type}")
+@pytest.mark.parametrize(
+    "row", [*decoder_rows(), *mixture_rows()], ids=lambda row: f"{row.model} {row.gpus} {row.tokens} {row.type}"
+)
 def test_predictions_of_decoders_are_those_of_the_page(row: DecoderRow) -> None:
     instance, plan = as_decoder(row)
     assert plan.num_devices == row.gpus
@@ -192,7 +230,7 @@ def test_the_page_says_how_far_predictions_of_decoders_are() -> None:
     """By the median of the other rows of a type, each row is predicted within the factors that the page has."""
     text = " ".join(PAGE.read_text().split())
     for kind in ("bf16", "fp8"):
-        ratios = [row.published / row.predicted for row in decoder_rows() if row.type == kind]
+        ratios = [row.published / row.predicted for row in (*decoder_rows(), *mixture_rows()) if row.type == kind]
         left = [own / median(ratios[:at] + ratios[at + 1 :]) for at, own in enumerate(ratios)]
         assert MEASURED[kind] == (round(min(ratios), 2), round(max(ratios), 2))
         said = f"{kind}: {min(ratios):.2f} to {max(ratios):.2f}, median {median(ratios):.2f}; left out, "
