@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.compiled.array_types import Words
+from formulations.compiled.array_types import Floats2, Words
 from formulations.operator_partitioning.costs.arrays import Graph, Rows
-from formulations.operator_partitioning.costs.costs import ROUNDING, counts, graph, memory_rules, plan_of, rows
+from formulations.operator_partitioning.costs.costs import ROUNDING, counts, graph, memory_rules, narrow, plan_of, rows
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate
 from formulations.operator_partitioning.kernels import labels, published
@@ -32,17 +32,13 @@ _MAX_LABELS = 4_000_000
 
 @dataclass
 class Found:
-    """The best plan, its objective, a lower bound over the family, and the effort.
-
-    ``relaxed`` is the least slowest stage where what leaves a stage counts once (a lower bound on it).
-    """
+    """The best plan, its objective, a lower bound over the family, and the effort."""
 
     plan: OperatorPlan | None
     value: float
     bound: float
     infeasible: bool = False
     stop: Stop = Stop.PROVED
-    relaxed: float = 0.0
     steps: int = 0
     labels: int = 0
     tests: int = 0
@@ -57,12 +53,12 @@ class Search:
         self._stages = instance.num_stages
         self._watch = watch
         self._graph: Graph = graph(instance)
-        self._rows: Rows = rows(instance, self._graph, bits)
+        self._every: Rows = rows(instance, self._graph, bits)
         self._rules = memory_rules(instance)
         self._report = np.zeros(4)
-        cells = len(self._rows.bits) * (self._stages + 1)
-        demand(8.0 * cells, f"{len(self._rows.bits)} downsets at each of {self._stages} stages")
-        self._ahead = np.zeros((len(self._rows.bits), self._stages + 1))
+        cells = len(bits) * (self._stages + 1)
+        demand(16.0 * cells, f"{len(bits)} downsets at each of {self._stages} stages")
+        self._begin()
         self._tests = 0
         self._single = all(len(tensor.targets) == 1 for tensor in instance.tensors)
 
@@ -75,29 +71,33 @@ class Search:
         ``report`` plans and bounds go to the watch.
         """
         self._best, self._value, self._reports = None, math.inf, report
-        self._ahead[:] = 0.0
-        if report:
-            self._watch.bound(lower * (1 - ROUNDING), Prover.BOUNDS)
+        self._begin()
         if plan is not None:
             self._keep(plan)
         if self._best is None:
             status, first = self._test(self._ceiling(), cap_bytes, blind=True)
             if status != labels.FOUND or first is None:
-                return self._result(lower, 0.0, status)
+                return self._result(lower, status)
             self._keep(first)
+        self._rows, self._ahead = narrow(self._instance, self._every, self._value)
+        lower = max(lower, min(self._value, float(self._ahead.min(axis=0).max())))
+        if report:
+            self._watch.bound(lower * (1 - ROUNDING), Prover.BOUNDS)
         if self._instance.num_devices is None and cap_bytes == math.inf:
             low, status = self._relax(lower)
         else:
             low, status = self._halve(lower, cap_bytes, blind=True)
-        relaxed = low
         if status == labels.NONE:
             low, status = self._halve(low, cap_bytes, blind=False)
-        return self._result(low, relaxed, status)
+        return self._result(low, status)
+
+    def _begin(self) -> None:
+        self._rows, self._ahead = self._every, np.zeros((len(self._every.bits), self._stages + 1))
 
     def _relax(self, low: float) -> tuple[float, int]:
         """The least slowest stage where a tensor that leaves counts once: Equation 2, up to the plan at hand."""
         ceiling = self._value * (1 - PRECISION)
-        best, before, steps = fill(self._instance, self._graph, self._rows, ceiling, self._watch)
+        best, before, steps = fill(self._instance, self._graph, self._rows, ceiling, self._watch, self._ahead)
         self._report[1] += abs(steps)
         if steps < 0:
             return low, int(labels.STOPPED)
@@ -117,6 +117,7 @@ class Search:
 
     def any_plan(self) -> OperatorPlan | None:
         """Some plan of the family, ``None`` if there is none or the run was stopped."""
+        self._begin()
         return self._test(self._ceiling(), math.inf, blind=True)[1]
 
     def _halve(self, low: float, cap: float, blind: bool) -> tuple[float, int]:
@@ -167,7 +168,7 @@ class Search:
         sent = np.diff(table.start) * table.seconds
         return float(table.compute.sum() + 2 * sent.sum()) * 2 + 1.0
 
-    def _result(self, low: float, relaxed: float, status: int) -> Found:
+    def _result(self, low: float, status: int) -> Found:
         stop = Stop.PROVED
         if status == labels.STOPPED:
             stop = self._watch.why()
@@ -179,7 +180,6 @@ class Search:
             bound=min(low * (1 - ROUNDING), self._value),
             infeasible=self._best is None and status == labels.NONE,
             stop=stop,
-            relaxed=relaxed,
             steps=int(self._report[1]),
             labels=int(self._report[2]),
             tests=self._tests,
@@ -191,14 +191,15 @@ class Search:
 
 
 def fill(
-    instance: OperatorInstance, table: Graph, family: Rows, ceiling: float, watch: Watch
+    instance: OperatorInstance, table: Graph, family: Rows, ceiling: float, watch: Watch, least: Floats2 | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
     """``best``, ``before`` and the steps of `kernels.published.fill_table`, for the tensors of ``table``."""
     assert instance.num_stages is not None
     shape = (len(family.bits), instance.num_stages + 1)
     best, before = np.empty(shape), np.empty(shape, np.int64)
+    least = np.zeros(shape) if least is None else least
     steps = published.fill_table(
-        family, table, counts(instance), memory_rules(instance), ceiling, best, before,
+        family, table, counts(instance), memory_rules(instance), ceiling, least, best, before,
         np.frombuffer(watch.flag, np.uint8),
     )  # fmt: skip
     return best, before, int(steps)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.compiled.array_types import Words
+from formulations.compiled.array_types import Ints, Words
 from formulations.operator_partitioning.costs.arrays import Counts, Graph, MemoryRules, Rows
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import MEMORY_SLACK
@@ -55,9 +55,51 @@ def rows(instance: OperatorInstance, table: Graph, bits: Words) -> Rows:
         every = np.arange(len(instance.operators), dtype=np.int64)
         feed_start, feed = loads.borders(bits, every, table.after_start, table.after)
     compute, fixed, activation, parameters = (each[order] for each in sums)
-    crossing = np.concatenate([np.zeros(1), np.cumsum(table.seconds[edge])])
-    border = crossing[edge_start[1:]] - crossing[edge_start[:-1]]
+    owner = np.repeat(np.arange(len(bits)), np.diff(edge_start))
+    border = np.bincount(owner, table.seconds[edge], len(bits)).astype(np.float64)  # integers where there is no edge
     return Rows(bits, compute, fixed, activation, parameters, border, edge_start, edge, feed_start, feed)
+
+
+def narrow(instance: OperatorInstance, family: Rows, ceiling: float) -> tuple[Rows, NDArray[np.float64]]:
+    """The rows that a plan within ``ceiling`` may have, with the empty and the full one, and their `least_through`."""
+    least = least_through(instance, family, ceiling)
+    keep = np.any(least <= ceiling, axis=1)
+    keep[[0, -1]] = True
+
+    def lists(start: Ints, values: Ints) -> tuple[Ints, Ints]:
+        lengths = np.diff(start)
+        return _starts(lengths[keep].tolist()), values[np.repeat(keep, lengths)]
+
+    held = family.fixed[keep], family.activation[keep], family.parameters[keep]
+    borders, feeding = lists(family.edge_start, family.edge), lists(family.feed_start, family.feed)
+    return Rows(family.bits[keep], family.compute[keep], *held, family.border[keep], *borders, *feeding), least[keep]
+
+
+def least_through(instance: OperatorInstance, family: Rows, ceiling: float) -> NDArray[np.float64]:
+    """What a plan's slowest stage takes at least with row F behind s stages, shape (D, S + 1), if at most ``ceiling``.
+
+    The first s stages compute all of F, and have one end of each tensor across its border. They have both ends of a
+    tensor across an earlier border unless it crosses this one, too. The other stages likewise, all shared evenly.
+    """
+    stages = instance.num_stages or 1
+    within = np.arange(stages + 1) * instance.replicas
+    if instance.num_devices is not None:  # each other stage has one, unless it may be empty
+        within[1:] = instance.num_devices - (0 if instance.at_most else np.arange(stages)[::-1])
+    compute, border = family.compute, family.border
+    least = np.zeros((len(compute), stages + 1))
+    widest = np.zeros(stages + 1)  # seconds across the border behind s stages, at least
+    while True:
+        for s in range(stages + 1):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                front, back = max(widest[:s], default=0.0), max(widest[s + 1 :], default=0.0)
+                first = (compute + np.maximum(border, 2 * front - border)) / within[s]
+                second = (compute[-1] - compute + np.maximum(border, 2 * back - border)) / within[stages - s]
+            least[:, s] = np.fmax(first, second) * (1 - ROUNDING)
+        if not instance.at_most:  # no stage is empty
+            least[0, 1:] = least[-1, :-1] = np.inf
+        before, widest = widest, np.min(np.where(least <= ceiling, border[:, None], np.inf), axis=0)
+        if (widest <= before).all():
+            return least
 
 
 def counts(instance: OperatorInstance) -> Counts:

@@ -21,14 +21,15 @@ from formulations.operator_partitioning.kernels.loads import (
 )
 
 
-@kernel(Rows, Graph, Counts, MemoryRules, FLOAT, FLOATS2, INTS2, FLAG)
-def fill_table(rows, graph, counts, rules, ceiling, best, before, flag):
+@kernel(Rows, Graph, Counts, MemoryRules, FLOAT, FLOATS2, FLOATS2, INTS2, FLAG)
+def fill_table(rows, graph, counts, rules, ceiling, least, best, before, flag):
     """Equation 2 with d - d' = R for every stage.
 
     ``best[F, s]``: least slowest stage of row F in s stages; ``before[F, s]``: the row in front of stage s. Both of
-    shape (D, S + 1). Stages above ``ceiling`` are skipped. A tensor that leaves a stage counts once, whatever
-    stages it goes to: where tensors have one target, as in Equation 3, that is a matter of the stage alone; elsewhere
-    the values are lower bounds. Returns the steps done, negative if the flag ended it.
+    shape (D, S + 1), as is ``least``. Stages above ``ceiling`` are skipped, and what ``least`` has above it. A tensor
+    that leaves a stage counts once, whatever stages it goes to: where tensors have one target, as in Equation 3, that
+    is a matter of the stage alone; elsewhere the values are lower bounds. Returns the steps done, negative if the
+    flag ended it.
     """
     bits, compute, edge_start, edge = rows.bits, rows.compute, rows.edge_start, rows.edge
     fixed, computed, feed_start, feed = rows.fixed, rows.activation, rows.feed_start, rows.feed
@@ -47,7 +48,6 @@ def fill_table(rows, graph, counts, rules, ceiling, best, before, flag):
         best[0, s] = 0.0
     reached[0] = 0
     most = ceiling * replicas * (1 + NOISE)
-    end = compute[bits.shape[0] - 1]
     for high in range(1, bits.shape[0]):
         if flag[0]:
             return -1 - steps
@@ -70,15 +70,14 @@ def fill_table(rows, graph, counts, rules, ceiling, best, before, flag):
                 continue
             room = np.inf
             if capacity < np.inf:
-                least, whole, entering = stage_memory(
+                fixed_bytes, whole, entering = stage_memory(
                     bits, low, high, fixed[high] - fixed[low], computed[high] - computed[low], feed_start, feed,
                     after_start, after, activation, rules, capacity, last,
                 )  # fmt: skip
-                room = room_for(least, whole, entering, capacity)
+                room = room_for(fixed_bytes, whole, entering, capacity)
             for s in range(1, num_stages + 1):
                 value = max(best[low, s - 1], load)
-                # What is left behind must fit the stages that are left.
-                if value >= best[high, s] or (s < num_stages and end - compute[high] > (num_stages - s) * most):
+                if value >= best[high, s] or least[high, s] > ceiling:
                     continue
                 if keeps(room, num_stages - s + 1, rules):
                     best[high, s] = value
