@@ -270,22 +270,12 @@ def test_of_too_many_downsets_those_near_a_plan_improve_it(cases: int, monkeypat
 
 
 def test_a_limit_keeps_what_was_found() -> None:
-    instance = replace(wide(24, 3), num_stages=4)
-    answer = exact.solve(instance, Limits(), _stopped_at_first_plan())
+    instance, watch = replace(wide(24, 3), num_stages=4), Watch()
+    keep = watch.plan
+    watch.plan = lambda *given: (keep(*given), watch.stop(Stop.INTERRUPTED))  # type: ignore[method-assign,assign]
+    answer = exact.solve(instance, Limits(), watch)
     assert answer.stop is Stop.INTERRUPTED
     assert violations(instance, answer.plan) == () and answer.bound <= evaluate(instance, answer.plan)
-
-
-def _stopped_at_first_plan() -> Watch:
-    watch = Watch(Limits())
-    keep = watch.plan
-
-    def plan(found: Any, objective: float) -> None:
-        keep(found, objective)
-        watch.stop(Stop.INTERRUPTED)
-
-    watch.plan = plan  # type: ignore[method-assign]
-    return watch
 
 
 def test_stages_of_the_equal_cut_are_intervals() -> None:
