@@ -28,10 +28,10 @@ class Form:
     ``problem``: the ``problem`` key of an instance; empty for a part of one, and for plans.
     ``absent``: what a key stands for that a file leaves out, where the class has no default for it, or another one.
     ``types``: the types of keys in files, where they are not those of the fields.
-    ``built``: ``built(instance)``: what becomes of the instance that the keys of a file make.
+    ``built(instance)``: what becomes of the instance that the keys of a file make.
     ``reader``: ``package.module:name`` of ``read(content, where) -> instance``, where files do not have the fields one
     by one.
-    ``written``: ``written(value)``: what is written for some keys, whatever their defaults, where it is not the field
+    ``written(value)``: what is written for some keys, whatever their defaults, where it is not the field
     itself.
     """
 

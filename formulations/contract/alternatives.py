@@ -38,16 +38,10 @@ class Pin:
 class Axis:
     """What a plan costs beside its objective.
 
-    Parameters
-    ----------
-    of_plan
-        ``of_plan(instance, plan)``: how much it takes.
-    limited
-        ``limited(instance, amount)``: the instance whose plans are those that take at most so much.
-    most
-        ``most(instance)``: what the instance itself allows; ``None``: it does not say it in one number.
-    unit
-        Of an amount; whole amounts have none.
+    ``of_plan(instance, plan)``: how much it takes.
+    ``limited(instance, amount)``: the instance whose plans are those that take at most so much.
+    ``most(instance)``: what the instance itself allows; ``None``: it does not say it in one number.
+    ``unit``: of an amount; whole amounts have none.
     """
 
     of_plan: Callable[[Any, Any], float]
@@ -60,17 +54,11 @@ class Axis:
 class Nearby:
     """How plans of a family differ.
 
-    Parameters
-    ----------
-    sense
-        What distinct plans differ in, in words that follow "plans that differ in".
-    pins
-        ``pins(instance, plan)``: quantities with their values, which exactly the plans that are not distinct from this
-        one share. Exact methods honour requirements on them.
-    axes
-        By name, ``memory`` or ``devices``.
-    refusal
-        ``None``, or why no exact method honours such requirements on an instance.
+    ``sense``: what distinct plans differ in, in words that follow "plans that differ in".
+    ``pins(instance, plan)``: quantities with their values, which exactly the plans that are not distinct from
+    this one share. Exact methods honour requirements on them.
+    ``axes``: by name, ``memory`` or ``devices``.
+    ``refusal``: ``None``, or why no exact method honours such requirements on an instance.
     """
 
     sense: str

@@ -24,24 +24,15 @@ def certificate(
 ) -> dict[str, Any]:
     """A certificate of a plan and a bound; every plan takes *more* than what is certified.
 
-    Parameters
-    ----------
-    checker, content
-        The problem's own part of its checker, and the instance in JSON types.
-    plan
-        In its JSON form, if there is one.
-    bound
-        In the unit of the objective; infinite: there is no plan. Where it is not below the objective of the plan, or
-        only float rounding puts it above what can be proved, a bound is certified that is smaller by up to 4e-11 of it.
-    prove
-        ``prove(exact, T)``: what is certified, T or a little less, and its proof; ``None`` if T is not proved.
-        ``exact`` is the checker's instance; without T, that there is no plan.
-
-    Raises
-    ------
-    UncertifiedError
-        If exact arithmetic does not confirm the plan or the bound, the checker would refuse the proof for its size, or
-        the run is stopped.
+    ``checker``, ``content``: the problem's own part of its checker, and the instance in JSON types.
+    ``plan``: in its JSON form, if there is one.
+    ``bound``: in the unit of the objective; infinite: there is no plan. Where it is not below the objective of the
+    plan, or only float rounding puts it above what can be proved, a bound is certified that is smaller by up to 4e-11
+    of it.
+    ``prove(exact, T)``: what is certified, T or a little less, and its proof; ``None`` if T is not proved.
+    ``exact`` is the checker's instance; without T, that there is no plan.
+    `UncertifiedError` if exact arithmetic does not confirm the plan or the bound, the checker would refuse the proof
+    for its size, or the run is stopped.
     """
     try:
         exact = checker.read(content)

@@ -15,21 +15,15 @@ _NAMES = {"gpipe": "GPipe", "interleaved": "interleaved 1F1B", "dualpipe-v": "Du
 class Clock:
     """What a plan's objective speaks of, beside one simulated iteration (docs/the-clock.md).
 
-    Parameters
-    ----------
-    kind
-        ``steady``: a pipeline that is never flushed; ``formula``: a batch by a formula; ``iteration``: a simulated one.
-    schedule
-        The orders that are simulated (`formulations.simulation.orders.SCHEDULES`); ``None``: the plan's own.
-    microbatches
-        Of one batch; ``None`` where stages have micro-batches of their own.
-    simulate
-        Seconds of one batch under these orders, with the sum of the gradients after it; ``None``: not simulated.
-    formula_s
-        Seconds of one batch by the problem's formula: of a pipeline that is never flushed, those of so many
-        micro-batches. ``None``: the problem does not say.
-    other
-        The settings with which the other clock is minimised, as a command takes them; empty: there are none.
+    ``kind``: ``steady``: a pipeline that is never flushed; ``formula``: a batch by a formula; ``iteration``: a
+    simulated one.
+    ``schedule``: the orders that are simulated (`formulations.simulation.orders.SCHEDULES`); ``None``: the plan's own.
+    ``microbatches``: of one batch; ``None`` where stages have micro-batches of their own.
+    ``simulate``: seconds of one batch under these orders, with the sum of the gradients after it; ``None``: not
+    simulated.
+    ``formula_s``: seconds of one batch by the problem's formula: of a pipeline that is never flushed, those of so many
+    micro-batches. ``None``: the problem does not say.
+    ``other``: the settings with which the other clock is minimised, as a command takes them; empty: there are none.
     """
 
     kind: Literal["steady", "formula", "iteration"]

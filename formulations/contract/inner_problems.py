@@ -25,18 +25,11 @@ class Decision(NamedTuple):
 class Subproblem:
     """One instance that arose inside a run.
 
-    Parameters
-    ----------
-    instance
-        Of the other problem, complete.
-    inner
-        What chose inside, in a word or two: the name of the method or rule.
-    plan
-        What it chose, a plan of ``instance``; ``None``: it found none.
-    origin
-        Where in the run it arose, and from what: texts and numbers.
-    decision
-        The question that was asked, where it was not for the best plan.
+    ``instance``: of the other problem, complete.
+    ``inner``: what chose inside, in a word or two: the name of the method or rule.
+    ``plan``: what it chose, a plan of ``instance``; ``None``: it found none.
+    ``origin``: where in the run it arose, and from what: texts and numbers.
+    ``decision``: the question that was asked, where it was not for the best plan.
     """
 
     instance: Any
@@ -54,21 +47,15 @@ Arisen = Callable[[], Subproblem]
 class Inside:
     """The subproblems of one kind that arise inside a method.
 
-    Parameters
-    ----------
-    method, problem
-        The method of this family inside which they arise, and the family that they are instances of.
-    says
-        What they are, in words that continue "the".
-    arise
-        ``arise(instance, limits, watch)``: those of a run, in its order; what makes them is called later, or never. It
-        ends early once the watch is stopped.
-    exactly
-        ``exactly(instance, limits, watch)``: the same method with each of them solved exactly; ``None``: there is no
-        such run.
-    walk
-        Where there are millions of them: a class that counts, picks and compares them in compiled loops
-        (`formulations.stage_partitioning.questions.studies.subproblems.Subproblems`) in place of ``arise``.
+    ``method``, ``problem``: the method of this family inside which they arise, and the family that they are instances
+    of.
+    ``says``: what they are, in words that continue "the".
+    ``arise(instance, limits, watch)``: those of a run, in its order; what makes them is called later, or
+    never. It ends early once the watch is stopped.
+    ``exactly(instance, limits, watch)``: the same method with each of them solved exactly; ``None``: there
+    is no such run.
+    ``walk``: where there are millions of them: a class that counts, picks and compares them in compiled loops
+    (`formulations.stage_partitioning.questions.studies.subproblems.Subproblems`) in place of ``arise``.
     """
 
     method: str

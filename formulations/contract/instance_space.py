@@ -55,19 +55,12 @@ class Domain:
 class Genes(Generic[Instance]):
     """Which numbers an instance consists of, and how it is built.
 
-    Parameters
-    ----------
-    most_nodes
-        Instances have 1 to so many nodes.
-    whole, node, edge
-        The numbers of the whole instance, of each node, of each edge; ``edge`` is ``None`` where nodes have no edges,
-        as in a chain.
-    build
-        The instance, or ``None`` if these numbers make none.
-    tidy
-        The same instance with what does not matter at its least, so that equal instances have equal genomes.
-    plant
-        The genome with a limit, such as memory, that is neither always out of reach nor always met.
+    ``most_nodes``: instances have 1 to so many nodes.
+    ``whole``, ``node``, ``edge``: the numbers of the whole instance, of each node, of each edge; ``edge`` is ``None``
+    where nodes have no edges, as in a chain.
+    ``build``: the instance, or ``None`` if these numbers make none.
+    ``tidy``: the same instance with what does not matter at its least, so that equal instances have equal genomes.
+    ``plant``: the genome with a limit, such as memory, that is neither always out of reach nor always met.
     """
 
     most_nodes: int

@@ -41,19 +41,12 @@ class Domain:
 class Quantity:
     """A whole number that can be read off every plan.
 
-    Parameters
-    ----------
-    name
-        As requirements call it.
-    says
-        One line for a person, with what numbers count from.
-    of_plan
-        ``of_plan(instance, plan, *arguments) -> int``, with arguments of the ``domains``; 0 where a plan has no such
-        thing, such as a stage of that number.
-    domains
-        One for each argument.
-    is_yes_no
-        Whether it is 1 for yes and 0 for no, and may stand alone in a requirement.
+    ``name``: as requirements call it.
+    ``says``: one line for a person, with what numbers count from.
+    ``of_plan(instance, plan, *arguments) -> int``, with arguments of the ``domains``; 0 where a plan has
+    no such thing, such as a stage of that number.
+    ``domains``: one for each argument.
+    ``is_yes_no``: whether it is 1 for yes and 0 for no, and may stand alone in a requirement.
     """
 
     name: str
@@ -112,11 +105,8 @@ def resolve_requirement(
 ) -> tuple[Quantity, tuple[Argument, ...]]:
     """The quantity that a requirement speaks of, and its arguments as the instance has them.
 
-    Raises
-    ------
-    ValueError
-        With the rule that is broken: an unknown quantity, another number of arguments, an argument of no such name, a
-        number that is compared with nothing.
+    `ValueError`: with the rule that is broken: an unknown quantity, another number of arguments, an argument of no such
+    name, a number that is compared with nothing.
     """
     known = {quantity.name: quantity for quantity in vocabulary}
     if requirement.quantity not in known:

@@ -31,28 +31,18 @@ class Member:
 class Change(Generic[Instance]):
     """Something of an instance that can be changed, step by step, each step allowing all plans of the one before.
 
-    Parameters
-    ----------
-    name
-        What is changed, such as ``memory``.
-    says
-        ``says(amount)``: the change in words.
-    changed
-        ``changed(amount)``: the instance with it.
-    steps
-        The amounts that differ, the smallest change first; empty where the amount is a real number.
-    needed
-        ``needed(plan)``: of a real amount, how much a plan needs; ``most`` is the largest that may be declared,
-        ``declared`` what is, and a plan fits into what it needs over ``slack``.
-    same_times
-        Whether the objective of the changed instance means what that of the instance does.
-    in_turn
-        A step need not allow the plans of those before it: each is tried, the first that helps is named.
-    within
-        ``within(amount)``, where a step need not allow the plans of those before it: an instance that has a plan where,
-        and only where, one of the steps up to this amount has one; ``None``: ``changed`` is such an instance.
-    untried
-        What is not tried though it might help, in words; empty: it is proved that nothing beyond the steps does.
+    ``name``: what is changed, such as ``memory``.
+    ``says(amount)``: the change in words.
+    ``changed(amount)``: the instance with it.
+    ``steps``: the amounts that differ, the smallest change first; empty where the amount is a real number.
+    ``needed(plan)``: of a real amount, how much a plan needs; ``most`` is the largest that may be declared,
+    ``declared`` what is, and a plan fits into what it needs over ``slack``.
+    ``same_times``: whether the objective of the changed instance means what that of the instance does.
+    ``in_turn``: a step need not allow the plans of those before it: each is tried, the first that helps is named.
+    ``within(amount)``, where a step need not allow the plans of those before it: an instance that has a
+    plan where, and only where, one of the steps up to this amount has one; ``None``: ``changed`` is such an instance.
+    ``untried``: what is not tried though it might help, in words; empty: it is proved that nothing beyond the steps
+    does.
     """
 
     name: str
@@ -82,19 +72,14 @@ class More(Generic[Instance]):
 class Factor(Generic[Instance]):
     """A parameter that may be so many times what is declared, the plan and its memory staying as they are.
 
-    Parameters
-    ----------
-    name, says
-        For JSON and in words.
-    scaled
-        ``scaled(factor)``: the instance with it. The objective of every plan is monotone in the factor.
-    steeper
-        ``steeper(slope)``, of a parameter in which the objective of every plan is the larger of a constant and of a
-        line that does not fall: what ``scaled`` is of the instance without plans whose line rises by at most ``slope``
-        (it may keep some), or ``None`` if there are no others; ``None`` in its place: objectives are of another form.
-    connected
-        Whether a plan that is optimal at two factors is so at all in between: the objective of every plan is linear in
-        the factor, or, but for a term that all plans share, the larger of a constant and of a line with one slope.
+    ``name``, ``says``: for JSON and in words.
+    ``scaled(factor)``: the instance with it. The objective of every plan is monotone in the factor.
+    ``steeper(slope)``, of a parameter in which the objective of every plan is the larger of a constant and
+    of a line that does not fall: what ``scaled`` is of the instance without plans whose line rises by at most ``slope``
+    (it may keep some), or ``None`` if there are no others; ``None`` in its place: objectives are of another form.
+    ``connected``: whether a plan that is optimal at two factors is so at all in between: the objective of every plan is
+    linear in the factor, or, but for a term that all plans share, the larger of a constant and of a line with one
+    slope.
     """
 
     name: str
@@ -108,26 +93,18 @@ class Factor(Generic[Instance]):
 class Questions(Generic[Instance]):
     """What a room knows of its instances for ``explain`` and ``sensitivity``.
 
-    Parameters
-    ----------
-    members
-        ``members(instance)``: what may be in conflict; those first that should rather be left out.
-    relaxed
-        ``relaxed(instance, dropped)``: the instance without these members, as instances of which one has a plan where
-        what is left can be kept, and none where it cannot; every plan of the instance has one there.
-    repairs
-        ``repairs(instance, layers)``: groups of changes that may make it feasible, of each of which the smallest is
-        named; ``layers`` are those in conflict.
-    resources
-        ``resources(instance)``: what there may be more of, where there is a plan.
-    rows
-        ``rows(instance, plan)``: what each stage takes: ``stage``, ``time_share`` (of the slowest's), ``memory_share``
-        (of a device's; ``None``: there is no limit), and whatever else is known.
-    factors
-        ``factors(instance)``: parameters that may be other than they are declared; memory, of which plans need an
-        amount, is the resource of that name instead. ``None``: they are not studied.
-    noisy
-        ``noisy(instance, draw)``: the instance with a factor ``draw()`` on each measured number; with ``factors``.
+    ``members(instance)``: what may be in conflict; those first that should rather be left out.
+    ``relaxed(instance, dropped)``: the instance without these members, as instances of which one has a
+    plan where what is left can be kept, and none where it cannot; every plan of the instance has one there.
+    ``repairs(instance, layers)``: groups of changes that may make it feasible, of each of which the
+    smallest is named; ``layers`` are those in conflict.
+    ``resources(instance)``: what there may be more of, where there is a plan.
+    ``rows(instance, plan)``: what each stage takes: ``stage``, ``time_share`` (of the slowest's),
+    ``memory_share`` (of a device's; ``None``: there is no limit), and whatever else is known.
+    ``factors(instance)``: parameters that may be other than they are declared; memory, of which plans need
+    an amount, is the resource of that name instead. ``None``: they are not studied.
+    ``noisy(instance, draw)``: the instance with a factor ``draw()`` on each measured number; with
+    ``factors``.
     """
 
     members: Callable[[Instance], tuple[Member, ...]]

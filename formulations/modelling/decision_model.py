@@ -19,7 +19,7 @@ Rows = Callable[[Any, Any], None]
 def cpsat(rows: Rows, source: str, name: str = "cpsat") -> Method[Any, Any]:
     """The exact method of a model; it honours all requirements on decisions.
 
-    ``rows``: ``rows(instance, model)``, which adds to ``model.model`` (`solvers.cpsat.backend.SpokenModel`) and calls
+    ``rows(instance, model)``, which adds to ``model.model`` (`solvers.cpsat.backend.SpokenModel`) and calls
     ``model.minimise`` once.
     ``source``: where the rows were published.
     """

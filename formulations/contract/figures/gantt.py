@@ -52,12 +52,8 @@ def steady(own: Sequence[PipelineStage], stages: Sequence[Stage], pace: float, u
 
     Where micro-batches leave more slowly than they enter, the note says how long the bottleneck waits, and for what.
 
-    Parameters
-    ----------
-    own
-        The stages to be simulated, in the order of ``stages``.
-    pace
-        Time between micro-batches that enter: the bottleneck's time per sample.
+    ``own``: the stages to be simulated, in the order of ``stages``.
+    ``pace``: time between micro-batches that enter: the bottleneck's time per sample.
     """
     filling = sum(stage.dp_degree for stage in own)
     count = _long_enough(own, filling)
@@ -177,14 +173,9 @@ def beside_objective(
 ) -> Passes:
     """The passes with a note of what the objective counts in another way, and both times if all were simulated.
 
-    Parameters
-    ----------
-    objective
-        In the passes' unit.
-    says
-        What continues "The objective, 1.2 s": of what, and what it counts.
-    undrawn
-        How long ``what`` takes that follows the passes and is not drawn.
+    ``objective``: in the passes' unit.
+    ``says``: what continues "The objective, 1.2 s": of what, and what it counts.
+    ``undrawn``: how long ``what`` takes that follows the passes and is not drawn.
     """
     ended = "" if passes.end is None else ": these passes end after {}"
     after = f"; the {what} after them, {{}}, is not drawn" if undrawn and ended else ""

@@ -31,14 +31,10 @@ def model_graph(
 ) -> Graph:
     """The graph of a model's operators, each in its stage; chains are folded, and if need be connected parts of stages.
 
-    Parameters
-    ----------
-    names, ids, figures
-        Of every operator: names may be empty, or kinds that many share; figures of operators in one node are added up.
-    tensors
-        Between operators, by their indices; those between the same nodes are one arc.
-    home
-        The stage of every operator.
+    ``names``, ``ids``, ``figures``: of every operator: names may be empty, or kinds that many share; figures of
+    operators in one node are added up.
+    ``tensors``: between operators, by their indices; those between the same nodes are one arc.
+    ``home``: the stage of every operator.
     """
     pairs = sorted({(source, target) for source, targets, _ in tensors for target in targets})
     own_names = _distinct(names, ids)

@@ -14,14 +14,8 @@ def equation_4(
 ) -> Stack:
     """The slowest stage for all micro-batches but one, all stages and what they send once, the slowest all-reduce.
 
-    Parameters
-    ----------
-    times, sending, rings
-        For each stage seconds of a micro-batch, of sending it on, and of an all-reduce.
-
-    Source
-    ------
-    AMP, Equation 4; the all-reduce is reconstructed.
+    ``times``, ``sending``, ``rings``: for each stage seconds of a micro-batch, of sending it on, and of an all-reduce.
+    Source: AMP, Equation 4; the all-reduce is reconstructed.
     """
     decisive = slowest(times)
     parts = {

@@ -15,18 +15,11 @@ from typing import Any, NamedTuple
 class Stage:
     """What every picture says of a stage; its kind decides its colour.
 
-    Parameters
-    ----------
-    label
-        Short, such as "0".
-    degrees
-        Such as "dp 2 x tp 4"; empty if it has none.
-    replicas
-        How many times it is there (the height of its strip).
-    is_bottleneck
-        Whether the objective waits for it. At most one stage of a picture is the bottleneck.
-    kind
-        Equal stages are of one kind, numbered from 0 on; ``None``: not known, each is a kind of its own.
+    ``label``: short, such as "0".
+    ``degrees``: such as "dp 2 x tp 4"; empty if it has none.
+    ``replicas``: how many times it is there (the height of its strip).
+    ``is_bottleneck``: whether the objective waits for it. At most one stage of a picture is the bottleneck.
+    ``kind``: equal stages are of one kind, numbered from 0 on; ``None``: not known, each is a kind of its own.
     """
 
     label: str
@@ -53,18 +46,11 @@ def stages_of(times: Sequence[float], degrees: Sequence[str] = (), replicas: Seq
 class Item:
     """A layer or operator of a strip.
 
-    Parameters
-    ----------
-    name
-        What the instance calls it.
-    stage
-        Its stage's position; ``None``: in none.
-    size
-        Its share of the strip, in the strip's ``measure``; not negative.
-    pattern
-        The TMPC chosen for it, or its role; empty where there is no choice.
-    figures
-        More to say of it: names that end in their unit, and values.
+    ``name``: what the instance calls it.
+    ``stage``: its stage's position; ``None``: in none.
+    ``size``: its share of the strip, in the strip's ``measure``; not negative.
+    ``pattern``: the TMPC chosen for it, or its role; empty where there is no choice.
+    ``figures``: more to say of it: names that end in their unit, and values.
     """
 
     name: str
@@ -88,20 +74,13 @@ class Strip:
 class Stack:
     """A stacked bar for each stage.
 
-    Parameters
-    ----------
-    parts
-        By what it is spent on, from the bottom up: a value for each stage. They sum up to the definition's number.
-    measure, unit
-        What the sum is ("time per sample", "memory of a device"), and its unit ("s", "ms", "bytes").
-    limits
-        For each stage what its sum may be at most; what is left is slack. ``None``: no limit.
-    beside
-        What happens at the same time, by its name: a value for each stage, which counts where it takes longer.
-    adds_up
-        Whether all bars together make the objective, so that no bar alone is waited for.
-    note
-        What is to say of the parts, in a sentence.
+    ``parts``: by what it is spent on, from the bottom up: a value for each stage. They sum up to the definition's
+    number.
+    ``measure``, ``unit``: what the sum is ("time per sample", "memory of a device"), and its unit ("s", "ms", "bytes").
+    ``limits``: for each stage what its sum may be at most; what is left is slack. ``None``: no limit.
+    ``beside``: what happens at the same time, by its name: a value for each stage, which counts where it takes longer.
+    ``adds_up``: whether all bars together make the objective, so that no bar alone is waited for.
+    ``note``: what is to say of the parts, in a sentence.
     """
 
     title: str
@@ -320,18 +299,11 @@ class Tradeoff:
 class Heat:
     """A value for each pair of two settings; less is better.
 
-    Parameters
-    ----------
-    values
-        ``values[row][column]`` belongs to ``ys[row]`` and ``xs[column]``; ``None``: what ``empty`` says.
-    measure, unit
-        What the values are ("time per sample"), and their unit.
-    best, here
-        The (row, column) of the least value, and of the instance's own settings.
-    xunit, yunit
-        Of the settings; "bytes" are shown as sizes.
-    empty
-        What is to say of pairs without a value.
+    ``values[row][column]`` belongs to ``ys[row]`` and ``xs[column]``; ``None``: what ``empty`` says.
+    ``measure``, ``unit``: what the values are ("time per sample"), and their unit.
+    ``best``, ``here``: the (row, column) of the least value, and of the instance's own settings.
+    ``xunit``, ``yunit``: of the settings; "bytes" are shown as sizes.
+    ``empty``: what is to say of pairs without a value.
     """
 
     title: str

@@ -10,24 +10,13 @@ from instances.rules import Fact
 def throughput(instance: StageInstance, time_per_microbatch: float) -> dict[str, float | int]:
     """Figures of a batch, as far as the instance says what it was made of.
 
-    Parameters
-    ----------
-    instance
-        Its ``options`` have the samples of a micro-batch (``microbatch``), tokens of a sample (``seq-len``), operations
-        of a forward pass of a micro-batch (``forward-flops``), ``hardware`` and ``dtype``: each may be absent.
-    time_per_microbatch
-        The objective, in the instance's unit.
-
-    Returns
-    -------
-    dict
-        ``batch_samples`` and ``batch_tokens``; ``samples_per_s``, or ``tokens_per_s``; ``mfu_share``, three forward
-        passes of the model in the time, over the peak rate of all K devices. Recomputation counts as no operation of
-        the model.
-
-    Source
-    ------
-    Reconstructed: Chowdhery et al., PaLM (2022), who are cited for model FLOP utilisation, were not at hand.
+    ``instance``: its ``options`` have the samples of a micro-batch (``microbatch``), tokens of a sample (``seq-len``),
+    operations of a forward pass of a micro-batch (``forward-flops``), ``hardware`` and ``dtype``: each may be absent.
+    ``time_per_microbatch``: the objective, in the instance's unit.
+    Returns: ``batch_samples`` and ``batch_tokens``; ``samples_per_s``, or ``tokens_per_s``; ``mfu_share``, three
+    forward passes of the model in the time, over the peak rate of all K devices. Recomputation counts as no operation
+    of the model.
+    Source: Reconstructed: Chowdhery et al., PaLM (2022), who are cited for model FLOP utilisation, were not at hand.
     """
     facts, N = instance.options, instance.num_microbatches
     b, tokens = _number(facts, "microbatch"), _number(facts, "seq-len")

@@ -28,7 +28,7 @@ class Needs(NamedTuple):
 class Data:
     """An instance with a given S: operators v, stages s = 0 to S - 1 from the input side, tensors t.
 
-    ``after``: ``after[v]``: the operators that v feeds.
+    ``after[v]``: the operators that v feeds.
     ``compute_s``, ``send_s``: what takes time: of operators, and of tensors for one receiver.
     ``single``, ``several``: the tensors of ``send_s`` with one target, and with several.
     ``numbers``: how many replicas a stage may have where their number is free, else empty: one is left to each other
