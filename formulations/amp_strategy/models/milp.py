@@ -119,40 +119,29 @@ def build(data: Data) -> Any:
     model = pyo.ConcreteModel()
     model.chosen = pyo.Var(candidates, domain=pyo.Binary, doc="chosen[c]: the strategy is candidate c")
     model.carries = pyo.Var(arcs, domain=pyo.Binary, doc="carries[c,j,a,b]: its stage j takes layers a to b - 1")
-    model.waiting = pyo.Var(
-        candidates, domain=pyo.NonNegativeReals, doc="waiting[c]: seconds of waiting for its slowest stage"
-    )
-    model.all_reduce = pyo.Var(
-        candidates, domain=pyo.NonNegativeReals, doc="all_reduce[c]: seconds of its slowest all-reduce"
-    )
+    # fmt: off
+    model.waiting = pyo.Var(candidates, domain=pyo.NonNegativeReals,
+        doc="waiting[c]: seconds of waiting for its slowest stage")
+    model.all_reduce = pyo.Var(candidates, domain=pyo.NonNegativeReals,
+        doc="all_reduce[c]: seconds of its slowest all-reduce")
 
     def total(own: Iterable[Arc], cost: Mapping[Arc, float] | None = None) -> Any:
         return milp.weighted_sum((1.0 if cost is None else cost[arc], model.carries[arc]) for arc in own)
 
-    model.one_strategy = pyo.Constraint(
-        expr=milp.weighted_sum((1.0, each) for each in model.chosen.values()) == 1,
-        doc="degrees, micro-batch and placement are chosen once [AMP, section 6.2]",
-    )
-    model.first = pyo.Constraint(
-        candidates,
-        rule=lambda m, c: total(begin[c, 0, 0]) == m.chosen[c],
-        doc="stage 0 of the chosen candidate begins at layer 0: sum over b of carries[c,0,0,b] = chosen[c]",
-    )
-    model.follows = pyo.Constraint(
-        sorted(ended | {border for border in begin if border[1]}),
+    model.one_strategy = pyo.Constraint(expr=milp.weighted_sum((1.0, each) for each in model.chosen.values()) == 1,
+        doc="degrees, micro-batch and placement are chosen once [AMP, section 6.2]")
+    model.first = pyo.Constraint(candidates, rule=lambda m, c: total(begin[c, 0, 0]) == m.chosen[c],
+        doc="stage 0 of the chosen candidate begins at layer 0: sum over b of carries[c,0,0,b] = chosen[c]")
+    model.follows = pyo.Constraint(sorted(ended | {border for border in begin if border[1]}),
         rule=lambda _, c, j, layer: total(end[c, j - 1, layer]) == total(begin[c, j, layer]),
-        doc="stage j begins where j - 1 ends: sum of carries[c,j-1,a,l] over a = sum of carries[c,j,l,b] over b",
-    )
-    model.stage_time = pyo.Constraint(
-        list(of_stage),
+        doc="stage j begins where j - 1 ends: sum of carries[c,j-1,a,l] over a = sum of carries[c,j,l,b] over b")
+    model.stage_time = pyo.Constraint(list(of_stage),
         rule=lambda m, c, j: m.waiting[c] >= total(of_stage[c, j], data.waiting),
-        doc="waiting takes as long as for every stage: waiting[c] >= (gas - 1) t_j [AMP, section 6.4]",
-    )
-    model.stage_all_reduce = pyo.Constraint(
-        [stage for stage, own in of_stage.items() if own[0] in data.all_reduce],
+        doc="waiting takes as long as for every stage: waiting[c] >= (gas - 1) t_j [AMP, section 6.4]")
+    model.stage_all_reduce = pyo.Constraint([stage for stage, own in of_stage.items() if own[0] in data.all_reduce],
         rule=lambda m, c, j: m.all_reduce[c] >= total(of_stage[c, j], data.all_reduce),
-        doc="the slowest all-reduce takes as long as every stage's: all_reduce[c] >= A_j [reconstructed]",
-    )
+        doc="the slowest all-reduce takes as long as every stage's: all_reduce[c] >= A_j [reconstructed]")
+    # fmt: on
     # all stages once + (gas - 1) max t + sum of e + A; a stage that begins at a layer pays for the cut before it
     # [AMP, Equation 4]
     filling = milp.weighted_sum(zip(data.filling, model.chosen.values(), strict=True))

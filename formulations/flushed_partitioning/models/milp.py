@@ -64,9 +64,9 @@ def _fill_by_stages(model: pyo.ConcreteModel, data: FlushedBlocks) -> None:
     """L, and the rows of the objective."""
     m, most, second = data.microbatches, len(data.terms.stages), flat.unit_of_time(data)
     sums = range(1, data.terms.max_s + 1)
-    model.level = pyo.Var(
-        sums, bounds=(1, most), doc="level[s]: at least the stages on the longest path from sum s on, itself included"
-    )
+    # fmt: off
+    model.level = pyo.Var(sums, bounds=(1, most),
+        doc="level[s]: at least the stages on the longest path from sum s on, itself included")
     model.deep = pyo.Var(range(2, most + 1), domain=pyo.Binary, doc="deep[l]: some path may have l stages or more")
 
     def batch_time(model: Any, depth: int) -> Any:
@@ -79,23 +79,15 @@ def _fill_by_stages(model: pyo.ConcreteModel, data: FlushedBlocks) -> None:
         "an edge (u,v) from sum s to a smaller one puts s in front of it: level_s > level_after; big-M: levels are "
         "from 1 to the number of stages",
     )  # fmt: skip
-    model.shallow = pyo.Constraint(
-        range(2, most + 1),
-        sums,
+    model.shallow = pyo.Constraint(range(2, most + 1), sums,
         rule=lambda m, depth, s: m.level[s] <= depth - 1 + (most - depth + 1) * m.deep[depth],
-        doc="no path is longer unless it is said to be: level_s <= l - 1 if not deep[l]",
-    )
-    model.deeper = pyo.Constraint(
-        range(3, most + 1),
-        rule=lambda m, depth: m.deep[depth] <= m.deep[depth - 1],
-        doc="a path of l stages has one of l - 1 in it: deep[l] <= deep[l-1]",
-    )
-    model.batch_time = pyo.Constraint(
-        range(1, most + 1),
-        rule=batch_time,
+        doc="no path is longer unless it is said to be: level_s <= l - 1 if not deep[l]")
+    model.deeper = pyo.Constraint(range(3, most + 1), rule=lambda m, depth: m.deep[depth] <= m.deep[depth - 1],
+        doc="a path of l stages has one of l - 1 in it: deep[l] <= deep[l-1]")
+    model.batch_time = pyo.Constraint(range(1, most + 1), rule=batch_time,
         doc="with l stages on a path a batch takes m + l - 1 steps: total >= (1 + (l - 1)/m) C + R if deep[l]; "
-        "big-M: without the path the row asks for (l - 1)/m C less, and C is at most that of a known plan",
-    )
+        "big-M: without the path the row asks for (l - 1)/m C less, and C is at most that of a known plan")
+    # fmt: on
 
 
 def _fill_by_replicas(model: pyo.ConcreteModel, data: FlushedBlocks) -> None:
@@ -111,52 +103,36 @@ def _fill_by_replicas(model: pyo.ConcreteModel, data: FlushedBlocks) -> None:
             for (name, at), each in data.replica_times(b)
         )
 
-    model.own = pyo.Var(
-        sums,
-        bounds=(0, longest),
-        doc="own[s]: t of the stage of sum s, its time for a micro-batch on a replica; 0 without one",
-    )
-    model.path = pyo.Var(
-        sums,
-        bounds=(0, longest),
-        doc="path[s]: at least the sum of t on the heaviest path from sum s on, itself included",
-    )
+    # fmt: off
+    model.own = pyo.Var(sums, bounds=(0, longest),
+        doc="own[s]: t of the stage of sum s, its time for a micro-batch on a replica; 0 without one")
+    model.path = pyo.Var(sums, bounds=(0, longest),
+        doc="path[s]: at least the sum of t on the heaviest path from sum s on, itself included")
     model.fill = pyo.Var(bounds=(0, longest), doc="S, the sum of t on the heaviest path")
-    model.later = pyo.Var(
-        domain=pyo.NonNegativeReals,
-        doc="P, the most that the busiest replica of a stage runs behind its first micro-batch",
-    )
-    model.replica_time = pyo.Constraint(
-        every,
+    model.later = pyo.Var(domain=pyo.NonNegativeReals,
+        doc="P, the most that the busiest replica of a stage runs behind its first micro-batch")
+    model.replica_time = pyo.Constraint(every,
         rule=lambda model, b: replica_time(model, b, 1) <= model.own[data.blocks[b].s],
         doc="t of a stage, d times its compute and communication: sum of X.p and of what it pays at its boundary "
-        "<= own[s]",
-    )
+        "<= own[s]")
     _in_front(
         model, data, model.path, model.own, 2 * longest,
         "an edge (u,v) from sum s to a smaller one puts s in front of it: path_s >= own_s + path_after; big-M: no path "
         "and no stage takes longer than a known plan, or all layers one by one",
     )  # fmt: skip
-    model.path_ends = pyo.Constraint(
-        sums, rule=lambda m, s: m.path[s] >= m.own[s], doc="a path has its first stage: path_s >= own_s"
-    )
-    model.heaviest = pyo.Constraint(
-        sums, rule=lambda m, s: m.path[s] <= m.fill, doc="no path is heavier than S: path_s <= S"
-    )
-    model.later_rounds = pyo.Constraint(
-        every,
+    model.path_ends = pyo.Constraint(sums, rule=lambda m, s: m.path[s] >= m.own[s],
+        doc="a path has its first stage: path_s >= own_s")
+    model.heaviest = pyo.Constraint(sums, rule=lambda m, s: m.path[s] <= m.fill,
+        doc="no path is heavier than S: path_s <= S")
+    model.later_rounds = pyo.Constraint(every,
         rule=lambda model, b: replica_time(model, b, data.later(b)) <= model.later,
-        doc="the busiest of d replicas runs ceil(m/d) micro-batches, one of them in S: (ceil(m/d) - 1) t <= P",
-    )
-    model.batch_time = pyo.Constraint(
-        expr=m * model.total >= model.fill + model.later + m * model.synchronisation,
+        doc="the busiest of d replicas runs ceil(m/d) micro-batches, one of them in S: (ceil(m/d) - 1) t <= P")
+    model.batch_time = pyo.Constraint(expr=m * model.total >= model.fill + model.later + m * model.synchronisation,
         doc="a batch takes a micro-batch on the heaviest path, and all others of the busiest replica: "
-        "m total >= S + P + m R",
-    )
-    model.steps = pyo.Constraint(
-        expr=model.total >= model.time + model.synchronisation,
-        doc="implied: m C is at most what a replica runs, of which S has one micro-batch and P the others",
-    )
+        "m total >= S + P + m R")
+    model.steps = pyo.Constraint(expr=model.total >= model.time + model.synchronisation,
+        doc="implied: m C is at most what a replica runs, of which S has one micro-batch and P the others")
+    # fmt: on
 
 
 class Model(FlushedModel, flat.Model):

@@ -127,36 +127,31 @@ class Model(flat_columns.Model):
         apart = {(u, v): [a for a in holding[u] if a not in set(holding[v])] for u, v in edges}
         held = {pair for arc in self.arcs for pair in permutations(arc.block.nodes, 2)} - set(edges)
         model.path = pyo.Var(nodes, bounds=(0, longest), doc=SENTENCES["path"])
-        model.path_ends = pyo.Constraint(
-            nodes, rule=lambda m, v: m.path[v] >= total(holding[v], times), doc=SENTENCES["path_ends"]
-        )
-        model.edge_path = pyo.Constraint(
-            edges, rule=lambda m, u, v: m.path[u] >= m.path[v] + total(apart[u, v], times), doc=SENTENCES["edge_path"]
-        )
-        model.same_path = pyo.Constraint(
-            sorted(held),
+        # fmt: off
+        model.path_ends = pyo.Constraint(nodes, rule=lambda m, v: m.path[v] >= total(holding[v], times),
+            doc=SENTENCES["path_ends"])
+        model.edge_path = pyo.Constraint(edges, rule=lambda m, u, v: m.path[u] >= m.path[v] + total(apart[u, v], times),
+            doc=SENTENCES["edge_path"])
+        model.same_path = pyo.Constraint(sorted(held),
             rule=lambda m, u, v: m.path[u] >= m.path[v] - longest * (1 - self._together(u, v)),
-            doc=SENTENCES["same_path"],
-        )
+            doc=SENTENCES["same_path"])
+        # fmt: on
         model.heaviest = pyo.Constraint(nodes, rule=lambda m, v: m.path[v] <= m.fill, doc=SENTENCES["heaviest"])
 
     def _batch_time(self) -> None:
         model, m = self.model, self.microbatches
         most = self.reach.target / self.unit * (1 + milp.ROOM)
-        model.step = pyo.Var(
-            self.deeper, domain=pyo.NonNegativeReals, doc="step[l]: C if some path has l stages or more, else 0"
-        )
-        model.one_more_step = pyo.Constraint(
-            self.deeper,
+        # fmt: off
+        model.step = pyo.Var(self.deeper, domain=pyo.NonNegativeReals,
+            doc="step[l]: C if some path has l stages or more, else 0")
+        model.one_more_step = pyo.Constraint(self.deeper,
             rule=lambda model, depth: model.step[depth] >= model.time - most * (1 - model.deep[depth]),
             doc="a path of l stages takes one step more: step[l] >= C if deep[l]; big-M: C is at most that of a known "
-            "plan, or any plan's",
-        )
+            "plan, or any plan's")
         steps = pyo.quicksum(model.step[depth] for depth in self.deeper)
-        model.batch_time = pyo.Constraint(
-            expr=model.total >= model.time + model.synchronisation + steps / m,
-            doc="a batch takes m + L - 1 steps: total >= C + R + sum over l of step[l] / m",
-        )
+        model.batch_time = pyo.Constraint(expr=model.total >= model.time + model.synchronisation + steps / m,
+            doc="a batch takes m + L - 1 steps: total >= C + R + sum over l of step[l] / m")
+        # fmt: on
 
 
 def model_of(instance: FlushedInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:

@@ -44,41 +44,32 @@ def build(data: Data, target: float | None = None) -> Any:
         )  # each superstage holds a node
 
     model = pyo.ConcreteModel()
-    model.flow = pyo.Var(
-        range(len(data.arcs)),
-        domain=pyo.Binary,
+    # fmt: off
+    model.flow = pyo.Var(range(len(data.arcs)), domain=pyo.Binary,
         doc="flow[a]: the plan has the superstage of arc a: nodes D \\ D' on d_2 machines, in which degrees d_1 sum to "
-        "x, in front of degrees that sum to s",
-    )
-    model.time = pyo.Var(
-        bounds=(0, most), doc="T, the time per sample: that of the slowest superstage [Piper, Appendix E]"
-    )
+        "x, in front of degrees that sum to s")
+    model.time = pyo.Var(bounds=(0, most),
+        doc="T, the time per sample: that of the slowest superstage [Piper, Appendix E]")
     model.taken = pyo.Var(bounds=(0, machines), doc="machines that the plan takes: at most K_2, or the fewest within T")
 
     def total(own: Iterable[int], factors: Sequence[float] | None = None) -> Any:
         return milp.weighted_sum((1.0 if factors is None else factors[a], model.flow[a]) for a in own)
 
-    model.one_path = pyo.Constraint(
-        expr=total(data.leaving[START]) == 1,
-        doc="one path begins at the empty set: sum over the arcs a that leave it of flow[a] = 1",
-    )
-    model.conserved = pyo.Constraint(
-        data.between,
+    model.one_path = pyo.Constraint(expr=total(data.leaving[START]) == 1,
+        doc="one path begins at the empty set: sum over the arcs a that leave it of flow[a] = 1")
+    model.conserved = pyo.Constraint(data.between,
         rule=lambda _, *at: total(data.leaving[at]) == total(data.entering[at]),
         doc="it leaves a state (D,s) as often as it enters it, up to V: sum over a that leave of flow[a] = sum over a "
-        "that enter of flow[a]",
-    )
+        "that enter of flow[a]")
     model.machines = pyo.Constraint(
         expr=total(range(len(data.arcs)), [arc.devices for arc in data.arcs]) <= model.taken,
         doc="the superstages of the path take at most K_2 machines: sum over a of d_2 flow[a] <= taken [Piper, "
-        "Appendix E]",
-    )
-    model.superstage_time = pyo.Constraint(
-        list(data.arcs_of),
+        "Appendix E]")
+    model.superstage_time = pyo.Constraint(list(data.arcs_of),
         rule=lambda m, v: total(data.arcs_of[v], data.times) <= m.time,
         doc="T is at least the time of the superstage that holds v, its link or its slowest stage: sum over the arcs a "
-        "that hold v of time(a) flow[a] <= T [Piper, Appendix E]",
-    )
+        "that hold v of time(a) flow[a] <= T [Piper, Appendix E]")
+    # fmt: on
     model.objective = pyo.Objective(expr=model.time if target is None else model.taken)
     return model
 

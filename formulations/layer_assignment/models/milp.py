@@ -136,25 +136,18 @@ def build(data: Data, target: float | None = None) -> Any:
     def total(own: Iterable[Arc], cost: Mapping[Arc, float] | None = None) -> Any:
         return milp.weighted_sum((1.0 if cost is None else cost[arc], model.carries[arc]) for arc in own)
 
-    model.first = pyo.Constraint(
-        expr=total(begin[0, 0]) == 1,
-        doc="stage 0 begins at layer 0: sum over b of carries[0,0,b] = 1; all arcs of the last stage end at layer L",
-    )
-    model.follows = pyo.Constraint(
-        [border for border in borders if begin[border] or end[border[0] - 1, border[1]]],
+    # fmt: off
+    model.first = pyo.Constraint(expr=total(begin[0, 0]) == 1,
+        doc="stage 0 begins at layer 0: sum over b of carries[0,0,b] = 1; all arcs of the last stage end at layer L")
+    model.follows = pyo.Constraint([border for border in borders if begin[border] or end[border[0] - 1, border[1]]],
         rule=lambda _, j, layer: total(end[j - 1, layer]) == total(begin[j, layer]),
-        doc="stage j begins where stage j - 1 ends: sum of carries[j-1,a,l] over a = sum of carries[j,l,b] over b",
-    )
-    model.stage_time = pyo.Constraint(
-        stages,
-        rule=lambda _, j: total(of_stage[j], data.waiting) <= waiting,
-        doc="waiting takes as long as for every stage: waiting >= (gas - 1) t_j [AMP, section 6.4]",
-    )
-    model.stage_all_reduce = pyo.Constraint(
-        stages if data.all_reduce else [],
+        doc="stage j begins where stage j - 1 ends: sum of carries[j-1,a,l] over a = sum of carries[j,l,b] over b")
+    model.stage_time = pyo.Constraint(stages, rule=lambda _, j: total(of_stage[j], data.waiting) <= waiting,
+        doc="waiting takes as long as for every stage: waiting >= (gas - 1) t_j [AMP, section 6.4]")
+    model.stage_all_reduce = pyo.Constraint(stages if data.all_reduce else [],
         rule=lambda _, j: total(of_stage[j], data.all_reduce) <= all_reduce,
-        doc="the slowest all-reduce takes as long as every stage's: all_reduce >= A_j [reconstructed]",
-    )
+        doc="the slowest all-reduce takes as long as every stage's: all_reduce >= A_j [reconstructed]")
+    # fmt: on
     # AMP's Equation 4 less the sum of t, and with A [reconstructed]; later stages pay for the cut before them.
     cuts = total((arc for arc in arcs if arc[0] or data.cut[arc]), data.cut)
     model.step = pyo.Objective(expr=waiting + cuts + all_reduce)

@@ -80,21 +80,15 @@ def build(data: Data) -> Any:
     def total(own: Iterable[int], factors: Sequence[float] | None = None) -> Any:
         return milp.weighted_sum((1.0 if factors is None else factors[q], model.taken[q]) for q in own)
 
-    model.cover = pyo.Constraint(
-        devices,
-        rule=lambda _, device: total(places.tiles_over[device]) == 1,
-        doc="every device is in exactly one tile [AMP, section 6.3]",
-    )
-    model.slowest_tile = pyo.Constraint(
-        devices,
+    # fmt: off
+    model.cover = pyo.Constraint(devices, rule=lambda _, device: total(places.tiles_over[device]) == 1,
+        doc="every device is in exactly one tile [AMP, section 6.3]")
+    model.slowest_tile = pyo.Constraint(devices,
         rule=lambda m, device: m.slowest >= total(places.tiles_over[device], data.tensor),
-        doc="it is as long as that of every tile, device by device: of the tiles over one, one is taken",
-    )
-    model.longest_tile = pyo.Constraint(
-        devices,
+        doc="it is as long as that of every tile, device by device: of the tiles over one, one is taken")
+    model.longest_tile = pyo.Constraint(devices,
         rule=lambda m, device: m.longest >= total(places.tiles_over[device], data.all_reduce),
-        doc="it is as long as that of every tile, device by device: of the tiles over one, one is taken",
-    )
+        doc="it is as long as that of every tile, device by device: of the tiles over one, one is taken")
     # (gas - 1) max t + sum of t + the longest all-reduce + sum of e  (reconstructed)
     cost = data.waits * model.slowest + total(tiles, data.tensor) + model.longest
     if not data.sending:
@@ -102,62 +96,42 @@ def build(data: Data) -> Any:
         return model
 
     # A walk through kinds of tiles that visits each as often as it is taken, and reaches all that are.
-    model.steps = pyo.Var(
-        list(data.sending),
-        domain=pyo.NonNegativeIntegers,
+    model.steps = pyo.Var(list(data.sending), domain=pyo.NonNegativeIntegers,
         bounds=(0, max(places.instance.num_stages - 1, 0)),
-        doc="steps[a,b]: how often a stage of kind b follows one of kind a; a kind is a shape over some nodes",
-    )
+        doc="steps[a,b]: how often a stage of kind b follows one of kind a; a kind is a shape over some nodes")
     model.first = pyo.Var(list(kinds), domain=pyo.Binary, doc="first[a]: the walk begins at kind a")
     model.last = pyo.Var(list(kinds), domain=pyo.Binary, doc="last[a]: the walk ends at kind a")
     model.visited = pyo.Var(list(kinds), bounds=(0, 1), doc="visited[a]: the walk visits kind a")
-    model.way = pyo.Var(
-        [(c, a, b) for c in kinds for a, b in data.sending if a not in (b, c)],
-        bounds=(0, 1),
-        doc="way[c,a,b]: the way from the first kind to kind c goes from kind a to kind b",
-    )
+    model.way = pyo.Var([(c, a, b) for c in kinds for a, b in data.sending if a not in (b, c)], bounds=(0, 1),
+        doc="way[c,a,b]: the way from the first kind to kind c goes from kind a to kind b")
     onward = {kind: [b for a, b in data.sending if a == kind] for kind in kinds}
     back = {kind: [a for a, b in data.sending if b == kind] for kind in kinds}
 
-    model.one_first = pyo.Constraint(
-        expr=sum_of(model.first.values()) == 1, doc="one kind is the first: sum over a of first[a] = 1"
-    )
-    model.one_last = pyo.Constraint(
-        expr=sum_of(model.last.values()) == 1, doc="one kind is the last: sum over a of last[a] = 1"
-    )
-    model.entered = pyo.Constraint(
-        list(kinds),
+    model.one_first = pyo.Constraint(expr=sum_of(model.first.values()) == 1,
+        doc="one kind is the first: sum over a of first[a] = 1")
+    model.one_last = pyo.Constraint(expr=sum_of(model.last.values()) == 1,
+        doc="one kind is the last: sum over a of last[a] = 1")
+    model.entered = pyo.Constraint(list(kinds),
         rule=lambda m, b: m.first[b] + sum_of(m.steps[a, b] for a in back[b]) == total(kinds[b]),
-        doc="a kind is entered once for each visit: first[b] + sum over a of steps[a,b] = sum of its taken[q]",
-    )
-    model.left = pyo.Constraint(
-        list(kinds),
+        doc="a kind is entered once for each visit: first[b] + sum over a of steps[a,b] = sum of its taken[q]")
+    model.left = pyo.Constraint(list(kinds),
         rule=lambda m, a: m.last[a] + sum_of(m.steps[a, b] for b in onward[a]) == total(kinds[a]),
-        doc="and left as often: last[a] + sum over b of steps[a,b] = sum of its taken[q]",
-    )
-    model.visited_kind = pyo.Constraint(
-        tiles,
-        rule=lambda m, q: m.visited[places.kinds[q]] >= m.taken[q],
-        doc="a kind of which a tile is taken is visited: visited[a] >= taken[q]",
-    )
-    model.stepped = pyo.Constraint(
-        list(model.way),
+        doc="and left as often: last[a] + sum over b of steps[a,b] = sum of its taken[q]")
+    model.visited_kind = pyo.Constraint(tiles, rule=lambda m, q: m.visited[places.kinds[q]] >= m.taken[q],
+        doc="a kind of which a tile is taken is visited: visited[a] >= taken[q]")
+    model.stepped = pyo.Constraint(list(model.way),
         rule=lambda m, c, a, b: sum_of([m.way[c, a, b]]) <= m.steps[a, b],  # a sum, as sums look at the watch
-        doc="the way to a kind goes where the walk steps: way[c,a,b] <= steps[a,b]",
-    )
-    model.reached = pyo.Constraint(
-        list(kinds),
-        list(kinds),
+        doc="the way to a kind goes where the walk steps: way[c,a,b] <= steps[a,b]")
+    model.reached = pyo.Constraint(list(kinds), list(kinds),
         rule=lambda m, c, a: (
             sum_of([m.visited[c]] if a == c else [m.way[c, a, b] for b in onward[a] if b != a])
             <= m.first[a] + sum_of(m.way[c, b, a] for b in back[a] if b not in (a, c))
         ),
         doc="and a way that goes on from a kind, or ends there, has come to it or begins there: sum over b of "
-        "way[c,a,b] (visited[c] where a is c) <= first[a] + sum over b of way[c,b,a]; no circle stands apart",
-    )
+        "way[c,a,b] (visited[c] where a is c) <= first[a] + sum over b of way[c,b,a]; no circle stands apart")
     model.step = pyo.Objective(
-        expr=cost + milp.weighted_sum((e, model.steps[step]) for step, e in data.sending.items())
-    )
+        expr=cost + milp.weighted_sum((e, model.steps[step]) for step, e in data.sending.items()))
+    # fmt: on
     return model
 
 
@@ -165,49 +139,32 @@ def add_stages(model: Any, data: Data) -> None:
     """Which stage is where, for requirements; the walk through kinds then is that of the stages, step by step."""
     tiles, stages, kinds = list(model.taken), range(data.places.instance.num_stages), data.places.of_kind
 
-    model.at = pyo.Var(
-        stages, tiles, domain=pyo.Binary, doc="at[j,q]: stage j has the tile at place q, for a requirement"
-    )
-    model.one_tile = pyo.Constraint(
-        stages,
-        rule=lambda m, j: sum_of(m.at[j, q] for q in tiles) == 1,
-        doc="a stage has one tile: sum over q of at[j,q] = 1",
-    )
-    model.one_stage = pyo.Constraint(
-        tiles,
-        rule=lambda m, q: sum_of(m.at[j, q] for j in stages) == m.taken[q],
-        doc="a tile that is taken has one stage: sum over j of at[j,q] = taken[q]",
-    )
+    # fmt: off
+    model.at = pyo.Var(stages, tiles, domain=pyo.Binary,
+        doc="at[j,q]: stage j has the tile at place q, for a requirement")
+    model.one_tile = pyo.Constraint(stages, rule=lambda m, j: sum_of(m.at[j, q] for q in tiles) == 1,
+        doc="a stage has one tile: sum over q of at[j,q] = 1")
+    model.one_stage = pyo.Constraint(tiles, rule=lambda m, q: sum_of(m.at[j, q] for j in stages) == m.taken[q],
+        doc="a tile that is taken has one stage: sum over j of at[j,q] = taken[q]")
     if not data.sending:
         return
     steps, before_last = list(data.sending), stages[:-1]
-    model.moves = pyo.Var(
-        before_last,
-        steps,
-        bounds=(0, 1),
-        doc="moves[j,a,b]: stage j has kind a and the next one kind b, for a requirement",
-    )
-    model.moves_from = pyo.Constraint(
-        before_last,
-        list(kinds),
+    model.moves = pyo.Var(before_last, steps, bounds=(0, 1),
+        doc="moves[j,a,b]: stage j has kind a and the next one kind b, for a requirement")
+    model.moves_from = pyo.Constraint(before_last, list(kinds),
         rule=lambda m, j, a: (
             sum_of(m.moves[j, *step] for step in steps if step[0] == a) == sum_of(m.at[j, q] for q in kinds[a])
         ),
-        doc="it goes on from the kind that stage j has: sum over b of moves[j,a,b] = sum of at[j,q] of a",
-    )
-    model.moves_to = pyo.Constraint(
-        before_last,
-        list(kinds),
+        doc="it goes on from the kind that stage j has: sum over b of moves[j,a,b] = sum of at[j,q] of a")
+    model.moves_to = pyo.Constraint(before_last, list(kinds),
         rule=lambda m, j, b: (
             sum_of(m.moves[j, *step] for step in steps if step[1] == b) == sum_of(m.at[j + 1, q] for q in kinds[b])
         ),
-        doc="and to the kind of stage j + 1: sum over a of moves[j,a,b] = sum of at[j+1,q] of b",
-    )
-    model.moves_step = pyo.Constraint(
-        steps,
+        doc="and to the kind of stage j + 1: sum over a of moves[j,a,b] = sum of at[j+1,q] of b")
+    model.moves_step = pyo.Constraint(steps,
         rule=lambda m, a, b: sum_of(m.moves[j, a, b] for j in before_last) == m.steps[a, b],
-        doc="all stages together walk the steps: sum over j of moves[j,a,b] = steps[a,b]",
-    )
+        doc="all stages together walk the steps: sum over j of moves[j,a,b] = steps[a,b]")
+    # fmt: on
 
 
 @dataclass

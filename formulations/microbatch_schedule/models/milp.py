@@ -55,69 +55,51 @@ def build(data: Data) -> Any:
     early, late = _windows(data)
 
     model = pyo.ConcreteModel()
-    model.start = pyo.Var(
-        passes,
-        bounds=lambda _, p: (early[p], max(early[p], late[p])),
-        doc="start[p]: when pass p starts; passes count stage by stage, forward ones first",
-    )
-    model.iteration = pyo.Var(
-        bounds=(0, data.latest),
-        doc="time of the iteration, from 0 to the end of its last pass; at most that of a known one, and the deadline",
-    )
-    model.backward_first = pyo.Var(
-        pairs,
-        domain=pyo.Binary,
-        doc="backward_first[p,q]: pass q comes before pass p of its device; p is the forward one",
-    )
+    # fmt: off
+    model.start = pyo.Var(passes, bounds=lambda _, p: (early[p], max(early[p], late[p])),
+        doc="start[p]: when pass p starts; passes count stage by stage, forward ones first")
+    model.iteration = pyo.Var(bounds=(0, data.latest),
+        doc="time of the iteration, from 0 to the end of its last pass; at most that of a known one, and the deadline")
+    model.backward_first = pyo.Var(pairs, domain=pyo.Binary,
+        doc="backward_first[p,q]: pass q comes before pass p of its device; p is the forward one")
     start, first = model.start, dict(model.backward_first.items())
-    model.precedence = pyo.Constraint(
-        [(p, i) for p in passes for i in range(len(graph.before[p]))],
+    model.precedence = pyo.Constraint([(p, i) for p in passes for i in range(len(graph.before[p]))],
         rule=lambda _, p, i: start[p] >= start[q := graph.before[p][i][0]] + seconds[q] + graph.before[p][i][1],
         doc="a pass starts when all it waits for has ended and come: start[p] >= end of q + message; so does forward "
-        "pass j + c for backward pass j, or W, where c micro-batches have room [GraphPipe, sections 3 (C4) and 6]",
-    )
-    model.ended = pyo.Constraint(
-        [graph.release(s, graph.counts[s] - 1) for s in stages],
+        "pass j + c for backward pass j, or W, where c micro-batches have room [GraphPipe, sections 3 (C4) and 6]")
+    model.ended = pyo.Constraint([graph.release(s, graph.counts[s] - 1) for s in stages],
         rule=lambda _, p: model.iteration >= start[p] + seconds[p],
-        doc="the iteration lasts until the last backward pass of every stage, or W: iteration >= end of p",
-    )
+        doc="the iteration lasts until the last backward pass of every stage, or W: iteration >= end of p")
     # Big-M: what two passes may overlap at most, as a pass ends no later than its late end, and starts no sooner than
     # its early start.
-    model.forward_waits = pyo.Constraint(
-        pairs,
+    model.forward_waits = pyo.Constraint(pairs,
         rule=lambda _, f, b: (
             start[f] >= start[b] + seconds[b] - max(0.0, late[b] + seconds[b] - early[f]) * (1 - first[f, b])
         ),
         doc="one pass at a time: the forward pass starts after the backward one if that comes first "
-        "[GraphPipe, section 3 (C4)]",
-    )
-    model.backward_waits = pyo.Constraint(
-        pairs,
+        "[GraphPipe, section 3 (C4)]")
+    model.backward_waits = pyo.Constraint(pairs,
         rule=lambda _, f, b: (
             start[b] >= start[f] + seconds[f] - max(0.0, late[f] + seconds[f] - early[b]) * first[f, b]
         ),
         doc="one pass at a time: the backward pass starts after the forward one if that comes first "
-        "[GraphPipe, section 3 (C4)]",
-    )
+        "[GraphPipe, section 3 (C4)]")
     model.forbidden = pyo.Constraint(pyo.Any, doc="orders that only tolerances find in time are cut off")
     rooms = {} if data.bytes is None else data.bytes.rooms
-    model.shared_memory = pyo.Constraint(
-        [(d, p) for d in rooms for p in data.releases(d)],
+    model.shared_memory = pyo.Constraint([(d, p) for d in rooms for p in data.releases(d)],
         rule=lambda _, d, p: data.bytes_held(first, d, p) <= rooms[d],
         doc="stages of a device have one memory: weights + activations of what they hold when backward pass p starts, "
-        "or W, at whose end they hold less <= room of the device",
-    )
+        "or W, at whose end they hold less <= room of the device")
     if not data.of_bytes:
         model.objective = pyo.Objective(expr=model.iteration)
         return model
 
     model.bytes = pyo.Var(domain=pyo.NonNegativeReals, doc="bytes of the device that holds most")
-    model.bytes_held = pyo.Constraint(
-        [(d, p) for d in devices for p in data.releases(d)],
+    model.bytes_held = pyo.Constraint([(d, p) for d in devices for p in data.releases(d)],
         rule=lambda _, d, p: model.bytes >= data.bytes_held(first, d, p),
         doc="as many as every device holds when backward pass p starts, or W: bytes >= weights + activations of "
-        "what it holds",
-    )
+        "what it holds")
+    # fmt: on
     model.objective = pyo.Objective(expr=model.bytes)
     return model
 
@@ -139,36 +121,29 @@ def strengthen(model: Any, data: Data) -> None:
         return milp.in_units(seconds[graph.number(s, kind, 0)], 1.0)
 
     # Forward passes are in turn, and so are backward passes.
-    model.in_turn = pyo.Constraint(
-        list(data.in_turn(first)),
-        rule=lambda _, f, b, *other: first[f, b] <= first[other],
+    # fmt: off
+    model.in_turn = pyo.Constraint(list(data.in_turn(first)), rule=lambda _, f, b, *other: first[f, b] <= first[other],
         doc="with a forward pass all later ones wait for the backward pass, and for all earlier ones: "
-        "backward_first[i,j] <= backward_first[i+1,j], backward_first[i,j-1]",
-    )
+        "backward_first[i,j] <= backward_first[i+1,j], backward_first[i,j-1]")
     # A backward pass that comes before forward pass i + 1 and not before i lies between the two.
-    model.between_forward = pyo.Constraint(
-        [(s, i) for s, own in stages for i in own[:-1]],
+    model.between_forward = pyo.Constraint([(s, i) for s, own in stages for i in own[:-1]],
         rule=lambda _, s, i: (
             start[graph.number(s, "F", i + 1)]
             >= end(s, "F", i) + each(s, "B") * sum(goes_first(s, i + 1, j) - goes_first(s, i, j) for j in range(i + 1))
         ),
         doc="what comes between two forward passes takes its time: start[i+1] >= end[i] + seconds of the backward "
-        "passes between, g_s times the sum over j of backward_first[i+1,j] - backward_first[i,j]",
-    )
+        "passes between, g_s times the sum over j of backward_first[i+1,j] - backward_first[i,j]")
     # A forward pass that comes after backward pass j and not after j + 1 lies between the two.
-    model.between_backward = pyo.Constraint(
-        [(s, j) for s, own in stages for j in own[:-1]],
+    model.between_backward = pyo.Constraint([(s, j) for s, own in stages for j in own[:-1]],
         rule=lambda _, s, j: (
             start[graph.number(s, "B", j + 1)]
             >= end(s, "B", j)
             + each(s, "F") * sum(goes_first(s, i, j) - goes_first(s, i, j + 1) for i in range(j + 1, graph.counts[s]))
         ),
         doc="so does what comes between two backward passes: start[j+1] >= end[j] + f_s times the sum over i of "
-        "backward_first[i,j] - backward_first[i,j+1]",
-    )
+        "backward_first[i,j] - backward_first[i,j+1]")
     # Later forward passes that come before backward pass j, and earlier backward passes that come after forward pass j.
-    model.between_both = pyo.Constraint(
-        [(s, j) for s, own in stages for j in own],
+    model.between_both = pyo.Constraint([(s, j) for s, own in stages for j in own],
         rule=lambda _, s, j: (
             start[graph.number(s, "B", j)]
             >= end(s, "F", j)
@@ -176,8 +151,8 @@ def strengthen(model: Any, data: Data) -> None:
             + each(s, "B") * sum(1 - goes_first(s, j, k) for k in range(j))
         ),
         doc="and between the passes of a micro-batch: start >= end + f_s times the sum over i > j of 1 - "
-        "backward_first[i,j] + g_s times the sum over k < j of 1 - backward_first[j,k]",
-    )
+        "backward_first[i,j] + g_s times the sum over k < j of 1 - backward_first[j,k]")
+    # fmt: on
 
 
 def _windows(data: Data) -> tuple[list[float], list[float]]:

@@ -37,35 +37,26 @@ def build(data: Reduced, unit: float) -> Any:
         by_row[u, v, i].append((u, v, i, j))
         by_column[u, v, j].append((u, v, i, j))
     model = pyo.ConcreteModel()
-    model.takes = pyo.Var(
-        [(v, i) for v, count in enumerate(counts) for i in range(count)],
-        domain=pyo.Binary,
-        doc="takes[v,i]: node v takes the i-th of the strategies that are left of it",
-    )
+    # fmt: off
+    model.takes = pyo.Var([(v, i) for v, count in enumerate(counts) for i in range(count)], domain=pyo.Binary,
+        doc="takes[v,i]: node v takes the i-th of the strategies that are left of it")
     model.both = pyo.Var(allowed, bounds=(0, 1), doc="both[u,v,i,j]: nodes u and v take these strategies")
-    model.one_strategy = pyo.Constraint(
-        range(len(counts)),
+    model.one_strategy = pyo.Constraint(range(len(counts)),
         rule=lambda m, v: milp.weighted_sum((1.0, m.takes[v, i]) for i in range(counts[v])) == 1,
-        doc="a node takes exactly one strategy: sum over i of takes[v,i] = 1",
-    )
-    model.of_first = pyo.Constraint(
-        list(by_row),
+        doc="a node takes exactly one strategy: sum over i of takes[v,i] = 1")
+    model.of_first = pyo.Constraint(list(by_row),
         rule=lambda m, u, v, i: (
             milp.weighted_sum([*((1.0, m.both[each]) for each in by_row[u, v, i]), (-1.0, m.takes[u, i])]) == 0
         ),
-        doc="a pair has the strategy that its first node takes: sum over j of both[u,v,i,j] = takes[u,i]",
-    )
-    model.of_second = pyo.Constraint(
-        list(by_column),
+        doc="a pair has the strategy that its first node takes: sum over j of both[u,v,i,j] = takes[u,i]")
+    model.of_second = pyo.Constraint(list(by_column),
         rule=lambda m, u, v, j: (
             milp.weighted_sum([*((1.0, m.both[each]) for each in by_column[u, v, j]), (-1.0, m.takes[v, j])]) == 0
         ),
-        doc="and that of its second: sum over i of both[u,v,i,j] = takes[v,j]",
-    )
+        doc="and that of its second: sum over i of both[u,v,i,j] = takes[v,j]")
     limit = data.instance.usage_limit or 0
     share = milp.NATURAL / max(limit, 1)
-    model.memory = pyo.Constraint(
-        range(len(data.cliques)),
+    model.memory = pyo.Constraint(range(len(data.cliques)),
         rule=lambda m, place: (
             milp.weighted_sum(
                 # What alone exceeds the limit is kept out by twice the limit as well.
@@ -75,11 +66,10 @@ def build(data: Reduced, unit: float) -> Any:
             )
             <= limit * share
         ),
-        doc="nodes that are live together keep the limit: sum over v, i of usage(v,i) takes[v,i] <= limit",
-    )
-    model.forbidden = pyo.Constraint(
-        pyo.Any, doc="what uses more than the limit, which tolerances admitted, is cut off"
-    )
+        doc="nodes that are live together keep the limit: sum over v, i of usage(v,i) takes[v,i] <= limit")
+    model.forbidden = pyo.Constraint(pyo.Any,
+        doc="what uses more than the limit, which tolerances admitted, is cut off")
+    # fmt: on
     nodes = ((milp.in_units(float(data.node_cost[v][i]), unit), model.takes[v, i]) for v, i in model.takes)
     pairs = ((milp.in_units(float(joined[u, v][i, j]), unit), model.both[u, v, i, j]) for u, v, i, j in allowed)
     model.cost = pyo.Objective(expr=milp.weighted_sum([*nodes, *pairs]))

@@ -63,43 +63,32 @@ def build(data: Data, target: float | None = None) -> pyo.ConcreteModel:
     """The model of a path through the arcs; with a target, which none of them exceeds, on the fewest devices."""
     every = range(len(data.arcs))
     model = pyo.ConcreteModel()
-    model.flow = pyo.Var(
-        every,
-        domain=pyo.Binary,
-        doc="flow[a]: the plan has the stage of arc a, nodes D \\ D' with degrees (t, d) at a sum of degrees s",
-    )
+    # fmt: off
+    model.flow = pyo.Var(every, domain=pyo.Binary,
+        doc="flow[a]: the plan has the stage of arc a, nodes D \\ D' with degrees (t, d) at a sum of degrees s")
 
     def total(arcs: Iterable[int], factors: Sequence[float] | None = None) -> Any:
         return weighted_sum((1.0 if factors is None else factors[a], model.flow[a]) for a in arcs)
 
-    model.one_path = pyo.Constraint(
-        expr=total(data.leaving[START]) == 1,
-        doc="one path begins at the empty set: sum over the arcs a that leave it of flow[a] = 1",
-    )
-    model.conserved = pyo.Constraint(
-        data.between,
+    model.one_path = pyo.Constraint(expr=total(data.leaving[START]) == 1,
+        doc="one path begins at the empty set: sum over the arcs a that leave it of flow[a] = 1")
+    model.conserved = pyo.Constraint(data.between,
         rule=lambda _, *at: total(data.leaving[at]) == total(data.entering[at]),
         doc="it leaves a state (D,s) as often as it enters it, up to V: sum over a that leave of flow[a] = sum over a "
-        "that enter of flow[a]",
-    )
+        "that enter of flow[a]")
     devices = total(every, [arc.devices for arc in data.arcs])
     if target is not None:  # a path on more than K devices refutes it, and all arcs of any are fast enough
         model.objective = pyo.Objective(expr=devices)
         return model
-    model.time = pyo.Var(
-        bounds=(0, milp.NATURAL * (1 + milp.ROOM)),
-        doc="T, the Time-Per-Sample: that of the slowest stage [Piper, section 3.2]",
-    )
-    model.devices = pyo.Constraint(
-        expr=devices <= data.num_devices,
-        doc="the stages of the path take at most K devices: sum over a of t d flow[a] <= K [Piper, section 3.1]",
-    )
-    model.stage_time = pyo.Constraint(
-        range(len(data.holding)),
+    model.time = pyo.Var(bounds=(0, milp.NATURAL * (1 + milp.ROOM)),
+        doc="T, the Time-Per-Sample: that of the slowest stage [Piper, section 3.2]")
+    model.devices = pyo.Constraint(expr=devices <= data.num_devices,
+        doc="the stages of the path take at most K devices: sum over a of t d flow[a] <= K [Piper, section 3.1]")
+    model.stage_time = pyo.Constraint(range(len(data.holding)),
         rule=lambda m, v: total(data.holding[v], data.times) <= m.time,
         doc="T is at least the time of the stage that holds v: sum over the arcs a that hold v of TPS(a) flow[a] "
-        "<= T [Piper, section 4]",
-    )
+        "<= T [Piper, section 4]")
+    # fmt: on
     model.objective = pyo.Objective(expr=model.time)
     return model
 

@@ -156,17 +156,14 @@ class MilpQuantities(StageQuantities, milp.Runnable):
 
     def _degree_at(self, letter: str, degree: Callable[[Degrees], int], stage: int) -> Any:
         model, held, most = self.model, self._nodes_at(stage), self.most_degree
+        # fmt: off
         if model.component("degree") is None:
-            model.degree = pyo.Var(
-                pyo.Any,
-                domain=pyo.NonNegativeReals,
-                dense=False,
-                doc="degree[j,.]: t or d of stage j, for a requirement",
-            )
-            model.own_degree = pyo.Constraint(
-                pyo.Any, doc="a stage has the degree of each of its nodes v; big-M: the largest degree of any stage"
-            )
+            model.degree = pyo.Var(pyo.Any, domain=pyo.NonNegativeReals, dense=False,
+                doc="degree[j,.]: t or d of stage j, for a requirement")
+            model.own_degree = pyo.Constraint(pyo.Any,
+                doc="a stage has the degree of each of its nodes v; big-M: the largest degree of any stage")
             model.no_degree = pyo.Constraint(pyo.Any, doc="a stage without a node has none; big-M: as before")
+        # fmt: on
         if (stage, letter) not in model.no_degree:
             found = model.degree[stage, letter]
             model.no_degree[stage, letter] = found <= most * pyo.quicksum(held)

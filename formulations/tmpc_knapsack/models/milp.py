@@ -37,20 +37,17 @@ def build(data: Data) -> Any:
     def total(amounts: Mapping[Option, float]) -> Any:
         return milp.weighted_sum((amount, model.chosen[option]) for option, amount in amounts.items())
 
-    model.one_tmpc = pyo.Constraint(
-        range(len(data.options)),
+    # fmt: off
+    model.one_tmpc = pyo.Constraint(range(len(data.options)),
         rule=lambda m, v: pyo.quicksum(m.chosen[option] for option in data.options[v]) == 1,
         doc='a node takes exactly one TMPC: "choose one TMPC X in T(v, t) for each v in S": sum over j of chosen[v,j] '
-        "= 1 [Piper, section 4]",
-    )
-    model.memory = pyo.Constraint(
-        expr=total(data.memory) <= data.limit,
+        "= 1 [Piper, section 4]")
+    model.memory = pyo.Constraint(expr=total(data.memory) <= data.limit,
         doc='total memory is within the capacity: "staying under the memory limit M": sum over v, j of memory(v,j) '
-        "chosen[v,j] <= M [Piper, section 4]",
-    )
-    model.forbidden = pyo.Constraint(
-        pyo.Any, doc="what has more bytes than fit, which only rounding or tolerances admitted, is cut off"
-    )
+        "chosen[v,j] <= M [Piper, section 4]")
+    model.forbidden = pyo.Constraint(pyo.Any,
+        doc="what has more bytes than fit, which only rounding or tolerances admitted, is cut off")
+    # fmt: on
     # Least total time ("minimizes the total TPS of the stage"), counted from the fastest options.
     model.time = pyo.Objective(expr=total(data.extra))
     return model
