@@ -3,16 +3,20 @@
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import wraps
 from typing import Any
 
 from formulations.contract.checker.frame import Checker, RejectedError, floor
 from formulations.contract.family import UncertifiedError
+from instances.exchange import to_json
 from solvers.outcome import Watch
 
 #: What is certified where the bound itself is not proved in exact numbers: smaller by what float arithmetic rounds.
 BELOW = Fraction(2, 10**11)
 
 Proof = dict[str, Any]
+#: What is certified, T or a little less, and its proof; ``None`` if T is not proved.
+Proved = tuple[Fraction | None, Proof] | None
 
 
 def certificate(
@@ -20,7 +24,7 @@ def certificate(
     content: Any,
     plan: Mapping[str, Any] | None,
     bound: float,
-    prove: Callable[[Any, Fraction | None], tuple[Fraction | None, Proof] | None],
+    prove: Callable[[Any, Fraction | None], Proved],
 ) -> dict[str, Any]:
     """A certificate of a plan and a bound; every plan takes *more* than what is certified.
 
@@ -60,6 +64,21 @@ def certificate(
     if math.isinf(bound):
         raise UncertifiedError("exact arithmetic finds a plan")
     raise UncertifiedError(f"exact arithmetic does not confirm the bound {bound!r}")
+
+
+def certifies(checker: Checker) -> Callable[[Callable[[Any, Any, Fraction | None, Watch], Proved]], Callable[..., Any]]:
+    """Makes ``write(instance, plan, bound, watch)``, a `certificate`, of ``prove(instance, exact, T, watch)``."""
+
+    def made(prove: Callable[[Any, Any, Fraction | None, Watch], Proved]) -> Callable[..., dict[str, Any]]:
+        @wraps(prove)
+        def write(instance: Any, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
+            return certificate(
+                checker, to_json(instance), plan, bound, lambda exact, T: prove(instance, exact, T, watch)
+            )
+
+        return write
+
+    return made
 
 
 def check_stop(watch: Watch) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from formulations.contract.checker.frame import RejectedError
 from formulations.contract.family import Certificates, Family, Lazy, OwnJson, flat_of, with_overrides
+from formulations.contract.what_if import Questions
 from instances.exchange import kind_of, to_json
 
 #: By entry (`Family`): the module of the package, and the name in it. These are small, and imported when looked at.
@@ -28,10 +29,12 @@ _LATE = {
     "clock": ("definition.clock", "clock"),
     "why_infeasible": ("questions.why_infeasible", "why_infeasible"),
     "mining": ("questions.instance_space", "mining"),
-    "questions": ("questions.what_if", "questions"),
 }
 _CERTIFICATES = "certificates"
 _WRITER, _CHECKER = "certificate.writer", "certificate.checker"
+#: `Questions` of the functions in ``questions/what_if.py``; the last two may be absent.
+_QUESTIONS, _WHAT_IF = "questions", "questions.what_if"
+_ASKED = ("members", "relax", "repairs", "resources", "rows", "factors", "noisy")
 
 
 def family_of(package: str) -> Family[Any, Any]:
@@ -87,6 +90,8 @@ class Folder(Mapping[str, Any]):
     def __getitem__(self, entry: str) -> Any:
         if entry == _CERTIFICATES and self._has(_WRITER):
             return Certificates(self._late(_WRITER, "write"), self._late(_CHECKER, "verify"), self._refusal)
+        if entry == _QUESTIONS and self._has(_WHAT_IF):
+            return self._questions
         if entry in _LATE and self._has(_LATE[entry][0]):
             return self._late(*_LATE[entry])
         if entry in _SMALL and self._has(_SMALL[entry][0]):
@@ -97,7 +102,7 @@ class Folder(Mapping[str, Any]):
         raise KeyError(entry)
 
     def __iter__(self) -> Iterator[str]:
-        return (entry for entry in (*_SMALL, *_LATE, _CERTIFICATES) if self.get(entry) is not None)
+        return (entry for entry in (*_SMALL, *_LATE, _CERTIFICATES, _QUESTIONS) if self.get(entry) is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -111,6 +116,10 @@ class Folder(Mapping[str, Any]):
         except RejectedError as error:
             return f"the checker refuses: {error}"
         return None
+
+    def _questions(self) -> Questions[Any]:
+        home = import_module(f"{self._package}.{_WHAT_IF}")
+        return Questions(*(getattr(home, name, None) for name in _ASKED))  # type: ignore[arg-type]
 
     def _late(self, module: str, name: str) -> Lazy:
         return Lazy(f"{self._package}.{module}:{name}")

@@ -1,28 +1,23 @@
 """Certificates of training strategies: caps for each chain of layers that is left of degrees and placement."""
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from formulations.amp_strategy.certificate import checker
-from formulations.contract.certificates import Proof, certificate
+from formulations.contract.certificates import Proved, certifies
 from formulations.contract.checker.chain import Chain
 from formulations.contract.family import UncertifiedError
 from formulations.layer_assignment.certificate.writer import rows_above
-from instances.exchange import to_json
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters
 from solvers.outcome import Watch
 
 
-def write(instance: AmpInstance, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
+@certifies(checker.CHECKER)
+def write(_instance: AmpInstance, exact: checker.Instance, T: Fraction | None, watch: Watch) -> Proved:
     """`certificate` of a plan and a bound."""
-
-    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
-        chains = [] if T is None else _chains(exact, T, watch)
-        return None if chains is None else (T, {"kind": "caps", "chains": chains})
-
-    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
+    chains = [] if T is None else _chains(exact, T, watch)
+    return None if chains is None else (T, {"kind": "caps", "chains": chains})
 
 
 def _chains(exact: checker.Instance, B: Fraction, watch: Watch) -> list[Any] | None:

@@ -1,20 +1,17 @@
 """Certificates of flushed partitioning: caps on the slowest step between which no plan is left, for `checker`."""
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from formulations.compiled.downsets import all_downsets
-from formulations.contract.certificates import Proof, certificate, check_stop
+from formulations.contract.certificates import Proved, certifies, check_stop
 from formulations.contract.family import UncertifiedError
 from formulations.flushed_partitioning.certificate import checker
 from formulations.flushed_partitioning.exact.effort import supports
 from formulations.flushed_partitioning.exact.labels import Search
 from formulations.flushed_partitioning.methods import MAX_DOWNSETS
-from instances.exchange import to_json
 from instances.problems.flushed_partitioning import Fill, FlushedInstance
 from solvers.outcome import Watch
 
@@ -22,22 +19,19 @@ from solvers.outcome import Watch
 _FINE = 2**40
 
 
-def write(instance: FlushedInstance, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
+@certifies(checker.CHECKER)
+def write(instance: FlushedInstance, exact: checker.Instance, T: Fraction | None, watch: Watch) -> Proved:
     """`certificate` of a plan and a bound; writing takes as long as checking."""
-
-    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
-        lattice = checker.Searches(exact)
-        if exact.simulated:
-            return None if not lattice.unplaced and _finds_plan(lattice, T, watch) else (T, {"kind": "plans"})
-        passes = _Passes(instance, watch)
-        caps: list[Fraction] | None = []
-        if not lattice.unplaced and T is None and _labels(checker.Search(lattice, None, Fraction(0), None), watch):
-            return None
-        if not lattice.unplaced and T is not None:
-            caps = _caps(lattice, T, passes, watch)
-        return None if caps is None else (T, {"kind": "caps", "caps": [str(cap) for cap in caps]})
-
-    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
+    lattice = checker.Searches(exact)
+    if exact.simulated:
+        return None if not lattice.unplaced and _finds_plan(lattice, T, watch) else (T, {"kind": "plans"})
+    passes = _Passes(instance, watch)
+    caps: list[Fraction] | None = []
+    if not lattice.unplaced and T is None and _labels(checker.Search(lattice, None, Fraction(0), None), watch):
+        return None
+    if not lattice.unplaced and T is not None:
+        caps = _caps(lattice, T, passes, watch)
+    return None if caps is None else (T, {"kind": "caps", "caps": [str(cap) for cap in caps]})
 
 
 def _finds_plan(lattice: checker.Searches, T: Fraction | None, watch: Watch) -> bool:

@@ -13,7 +13,6 @@ from formulations.contract.what_if import (
     Change,
     Member,
     More,
-    Questions,
     once,
     one_requirement_less,
     requirement_members,
@@ -30,11 +29,6 @@ from instances.problems.stage_partitioning import StageInstance
 from instances.rules import NodeId
 
 _SCHEDULE, _MICROBATCHES, _MACHINES, _DEVICES = "schedule", "microbatches", "machines", "devices"
-
-
-def questions() -> Questions[FlushedInstance]:
-    """What the problem knows."""
-    return Questions(members, relax, repairs, resources, rows)
 
 
 def _is_gpipe(instance: FlushedInstance) -> bool:

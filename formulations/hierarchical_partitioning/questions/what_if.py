@@ -15,7 +15,6 @@ from formulations.contract.what_if import (
     Change,
     Member,
     More,
-    Questions,
     more_memory,
     once,
     one_requirement_less,
@@ -36,11 +35,6 @@ from instances.problems.stage_partitioning import StageInstance
 from instances.rules import NodeId
 
 _MODEL = "memory-model"
-
-
-def questions() -> Questions[HierarchicalInstance]:
-    """What the problem knows."""
-    return Questions(members, relax, repairs, resources, rows)
 
 
 def members(instance: HierarchicalInstance) -> tuple[Member, ...]:

@@ -1,19 +1,16 @@
 """Certificates of layer assignment: caps on the slowest stage, each as low as those above allow, for `checker`."""
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from formulations.contract.certificates import Proof, certificate, check_stop
+from formulations.contract.certificates import Proved, certifies, check_stop
 from formulations.contract.checker.chain import Chain, Row
 from formulations.contract.family import UncertifiedError
 from formulations.layer_assignment.certificate import checker
 from formulations.layer_assignment.costs import filling, tables
 from formulations.layer_assignment.kernels import sweep
-from instances.exchange import to_json
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Watch
 
@@ -23,19 +20,14 @@ _FINE = 2**40
 _ROUNDED = 2e-12
 
 
-def write(
-    instance: LayerAssignmentInstance, plan: Mapping[str, Any] | None, bound: float, watch: Watch
-) -> dict[str, Any]:
+@certifies(checker.CHECKER)
+def write(instance: LayerAssignmentInstance, exact: checker.Instance, T: Fraction | None, watch: Watch) -> Proved:
     """`certificate` of a plan and a bound."""
-
-    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
-        rows: list[Row] | None = [(None, [])] if T is None else rows_above(instance, exact, T, watch)
-        if rows is None:
-            return None
-        *below, (_, caps) = [(str(most), [str(cap) for cap in each]) for most, each in rows]
-        return T, {"kind": "caps", "caps": caps} | ({"rows": below} if below else {})
-
-    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
+    rows: list[Row] | None = [(None, [])] if T is None else rows_above(instance, exact, T, watch)
+    if rows is None:
+        return None
+    *below, (_, caps) = [(str(most), [str(cap) for cap in each]) for most, each in rows]
+    return T, {"kind": "caps", "caps": caps} | ({"rows": below} if below else {})
 
 
 def rows_above(instance: LayerAssignmentInstance, exact: Chain, B: Fraction, watch: Watch) -> list[Row] | None:

@@ -10,7 +10,6 @@ from formulations.contract.what_if import (
     Factor,
     Member,
     More,
-    Questions,
     one_requirement_less,
     requirement_members,
     rules_among,
@@ -24,11 +23,6 @@ from formulations.layer_assignment.definition.settings import Instance, is_per_s
 
 #: An instance with some of its costs so many times what they are.
 Scaled = Callable[[Instance, float], Instance]
-
-
-def questions() -> Questions[Instance]:
-    """What the problem knows."""
-    return Questions(members, relax, repairs, resources, rows, factors, noisy)
 
 
 def members(instance: Instance) -> tuple[Member, ...]:

@@ -8,7 +8,6 @@ from formulations.contract.what_if import (
     Change,
     Member,
     More,
-    Questions,
     one_requirement_less,
     requirement_members,
     rules_among,
@@ -20,11 +19,6 @@ from formulations.mesh_tiling.definition.plan import TilingPlan
 from formulations.mesh_tiling.definition.problem import tensor_s
 from formulations.mesh_tiling.definition.quantities import OF_TILE
 from instances.problems.mesh_tiling import MAX_DEVICES, MeshInstance
-
-
-def questions() -> Questions[MeshInstance]:
-    """What the problem knows."""
-    return Questions(members, relax, repairs, resources, rows)
 
 
 def members(instance: MeshInstance) -> tuple[Member, ...]:

@@ -1,13 +1,10 @@
 """Certificates of micro-batch schedules: the bound of heads and tails, where it meets what is reported."""
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
-from formulations.contract.certificates import BELOW, Proof, certificate
+from formulations.contract.certificates import BELOW, Proved, certifies
 from formulations.contract.family import UncertifiedError
 from formulations.microbatch_schedule.certificate import checker
-from instances.exchange import to_json
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Watch
 
@@ -18,29 +15,26 @@ _HALVINGS = 12
 _PROOF = {"kind": "bound", "name": "heads and tails"}
 
 
-def write(instance: ScheduleInstance, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
+@certifies(checker.CHECKER)
+def write(_instance: ScheduleInstance, exact: checker.Instance, T: Fraction | None, watch: Watch) -> Proved:
     """`certificate` of a plan and a bound.
 
     The definition lets every pass begin 1e-9 of the iteration too early, so a bound on the time is certified that is
     smaller by 2e-9 of it for each pass of a longest chain, but by 5e-7 at most.
     """
-
-    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
-        if checker.excludes(exact, T):
-            return T, _PROOF
-        if T is None:
-            raise UncertifiedError("heads and tails alone do not exclude all plans")
-        high, low = T, T * (1 - (BELOW if exact.in_bytes else _NEAR))
-        if not checker.excludes(exact, low):
-            raise UncertifiedError("heads and tails do not meet the bound, and no other proof is written")
-        for _ in range(_HALVINGS):
-            if watch.stopped():
-                break
-            middle = (low + high) / 2
-            if checker.excludes(exact, middle):
-                low = middle
-            else:
-                high = middle
-        return low, _PROOF
-
-    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
+    if checker.excludes(exact, T):
+        return T, _PROOF
+    if T is None:
+        raise UncertifiedError("heads and tails alone do not exclude all plans")
+    high, low = T, T * (1 - (BELOW if exact.in_bytes else _NEAR))
+    if not checker.excludes(exact, low):
+        raise UncertifiedError("heads and tails do not meet the bound, and no other proof is written")
+    for _ in range(_HALVINGS):
+        if watch.stopped():
+            break
+        middle = (low + high) / 2
+        if checker.excludes(exact, middle):
+            low = middle
+        else:
+            high = middle
+    return low, _PROOF

@@ -1,13 +1,10 @@
 """Certificates of operator partitioning: what `checker` has to count so that its labels reach no plan."""
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
-from formulations.contract.certificates import Proof, certificate, check_stop
+from formulations.contract.certificates import Proved, certifies, check_stop
 from formulations.contract.family import UncertifiedError
 from formulations.operator_partitioning.certificate import checker
-from instances.exchange import to_json
 from instances.problems.operator_partitioning import OperatorInstance
 from solvers.outcome import Watch
 
@@ -15,18 +12,15 @@ from solvers.outcome import Watch
 _FINE = 2**44
 
 
-def write(instance: OperatorInstance, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
+@certifies(checker.CHECKER)
+def write(_instance: OperatorInstance, exact: checker.Instance, T: Fraction | None, watch: Watch) -> Proved:
     """`certificate` of a plan and a bound; writing takes as long as checking."""
-
-    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
-        several = [t for t, targets in enumerate(exact.targets) if len(targets) > 1]
-        for counted in [[], several] if several and T is not None else [[]]:
-            caps = _caps(exact, T, counted, watch)
-            if caps is not None:
-                return T, {"kind": "labels", "counted": counted, "caps": caps}
-        return None
-
-    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
+    several = [t for t, targets in enumerate(exact.targets) if len(targets) > 1]
+    for counted in [[], several] if several and T is not None else [[]]:
+        caps = _caps(exact, T, counted, watch)
+        if caps is not None:
+            return T, {"kind": "labels", "counted": counted, "caps": caps}
+    return None
 
 
 def _caps(exact: checker.Instance, L: Fraction | None, counted: list[int], watch: Watch) -> list[list[str]] | None:

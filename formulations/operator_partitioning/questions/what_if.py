@@ -12,7 +12,6 @@ from formulations.contract.what_if import (
     Factor,
     Member,
     More,
-    Questions,
     layers_among,
     more_bandwidth,
     more_memory,
@@ -39,11 +38,6 @@ from instances.problems.operator_partitioning import Operator, OperatorInstance,
 from instances.requirements import requirements_of
 
 _REPLICAS = "replicas_of"
-
-
-def questions() -> Questions[OperatorInstance]:
-    """What the problem knows."""
-    return Questions(members, relax, repairs, resources, rows, factors, noisy)
 
 
 def members(instance: OperatorInstance) -> tuple[Member, ...]:

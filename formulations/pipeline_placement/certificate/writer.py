@@ -1,23 +1,17 @@
 """Certificates of pipeline placement: plan and bound, where `checker` tries all plans by itself in bounded time."""
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
-from formulations.contract.certificates import Proof, certificate, check_stop
+from formulations.contract.certificates import Proved, certifies, check_stop
 from formulations.pipeline_placement.certificate import checker
-from instances.exchange import to_json
 from instances.problems.pipeline_placement import PlacementInstance
 from solvers.outcome import Watch
 
 
-def write(instance: PlacementInstance, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
+@certifies(checker.CHECKER)
+def write(_instance: PlacementInstance, exact: checker.Instance, T: Fraction | None, watch: Watch) -> Proved:
     """`certificate` of a plan and a bound; writing takes as long as checking."""
-
-    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
-        return None if _Watched(exact, T, watch).finds_a_plan() else (T, {"kind": "search"})
-
-    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
+    return None if _Watched(exact, T, watch).finds_a_plan() else (T, {"kind": "search"})
 
 
 class _Watched(checker.Search):

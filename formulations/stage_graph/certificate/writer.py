@@ -1,24 +1,18 @@
 """Certificates of stage graphs: plan and bound; `checker` looks for a plan within the bound by itself."""
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
-from formulations.contract.certificates import Proof, certificate, check_stop
+from formulations.contract.certificates import Proved, certifies, check_stop
 from formulations.stage_graph.certificate import checker
-from instances.exchange import to_json
 from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Watch
 
 
-def write(instance: StageGraph, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
+@certifies(checker.CHECKER)
+def write(_instance: StageGraph, exact: checker.Instance, T: Fraction | None, watch: Watch) -> Proved:
     """`certificate` of a plan and a bound; writing takes as long as checking."""
-
-    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
-        lattice = checker.lattice_of(exact)
-        return None if any(_finds(lattice, b, T, watch) for b in exact.sizes) else (T, {"kind": "search"})
-
-    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
+    lattice = checker.lattice_of(exact)
+    return None if any(_finds(lattice, b, T, watch) for b in exact.sizes) else (T, {"kind": "search"})
 
 
 def _finds(lattice: checker.Lattice, b: int, T: Fraction | None, watch: Watch) -> bool:

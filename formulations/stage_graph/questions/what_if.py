@@ -11,7 +11,6 @@ from formulations.contract.what_if import (
     Factor,
     Member,
     More,
-    Questions,
     layers_among,
     more_bandwidth,
     more_memory,
@@ -32,11 +31,6 @@ from instances.problems.stage_graph import AffineTime, Operator, StageGraph, Tab
 from instances.requirements import requirements_of
 
 _IDLE = "idle_devices"
-
-
-def questions() -> Questions[StageGraph]:
-    """What the problem knows."""
-    return Questions(members, relax, repairs, resources, rows, factors, noisy)
 
 
 def members(instance: StageGraph) -> tuple[Member, ...]:

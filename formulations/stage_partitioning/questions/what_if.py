@@ -9,7 +9,6 @@ from formulations.contract.what_if import (
     Change,
     Member,
     More,
-    Questions,
     layers_among,
     more_bandwidth,
     more_memory,
@@ -27,7 +26,6 @@ from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plan_figures import memory_rows
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, stage_time, suffix_sums
 from formulations.stage_partitioning.definition.settings import PER_SECOND
-from formulations.stage_partitioning.questions.noise import factors, noisy
 from formulations.stage_partitioning.questions.why_infeasible import most_devices, unlimited_devices
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
 from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
@@ -39,11 +37,6 @@ RECOMPUTED = 4 / 3
 #: Numbers of devices that are tried one by one.
 _TRIES = 256
 _SHARES = (0.5, 0.25, 0.125, 0.0625, 0.0)
-
-
-def questions() -> Questions[StageInstance]:
-    """What the problem knows."""
-    return Questions(members, relax, repairs, resources, rows, factors, noisy)
 
 
 def members(instance: StageInstance) -> tuple[Member, ...]:

@@ -1,27 +1,21 @@
 """Certificates of knapsacks: the price of memory at which the relaxed knapsack ends, for `checker`."""
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
-from formulations.contract.certificates import Proof, certificate
+from formulations.contract.certificates import Proved, certifies
 from formulations.contract.checker.downsets import savings, undominated
 from formulations.tmpc_knapsack.certificate import checker
-from instances.exchange import to_json
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Watch
 
 
-def write(instance: KnapsackInstance, plan: Mapping[str, Any] | None, bound: float, _watch: Watch) -> dict[str, Any]:
+@certifies(checker.CHECKER)
+def write(_instance: KnapsackInstance, exact: checker.Instance, T: Fraction | None, _watch: Watch) -> Proved:
     """`certificate` of a plan and a bound."""
-
-    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
-        multiplier = None if T is None else _price(exact)
-        if checker.leaves(exact, T, multiplier):
-            return None
-        return T, {"kind": "multiplier", "multiplier": None if multiplier is None else str(multiplier)}
-
-    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
+    multiplier = None if T is None else _price(exact)
+    if checker.leaves(exact, T, multiplier):
+        return None
+    return T, {"kind": "multiplier", "multiplier": None if multiplier is None else str(multiplier)}
 
 
 def _price(exact: checker.Instance) -> Fraction:

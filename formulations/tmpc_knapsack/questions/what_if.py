@@ -9,7 +9,6 @@ from formulations.contract.what_if import (
     Change,
     Member,
     More,
-    Questions,
     layers_among,
     more_memory,
     one_requirement_less,
@@ -23,11 +22,6 @@ from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, total_memory
 from instances.parameters import MAX_AMOUNT
 from instances.problems.tmpc_knapsack import KnapsackInstance, KnapsackNode
-
-
-def questions() -> Questions[KnapsackInstance]:
-    """What the problem knows."""
-    return Questions(members, relax, repairs, resources, rows)
 
 
 def members(instance: KnapsackInstance) -> tuple[Member, ...]:

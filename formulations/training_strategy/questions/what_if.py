@@ -9,7 +9,6 @@ from formulations.contract.what_if import (
     Change,
     Member,
     More,
-    Questions,
     layers_among,
     once,
     one_requirement_less,
@@ -34,11 +33,6 @@ _SEVERAL = {
     "ep": ("ep_degrees", "{} devices share the experts of a layer", "experts that devices do not share"),
     "shard-groups": ("shard_groups", "replicas share in {} groups each", "replicas that share in one group"),
 }
-
-
-def questions() -> Questions[StrategyInstance]:
-    """What the problem knows."""
-    return Questions(members, relax, repairs, resources, rows)
 
 
 def members(instance: StrategyInstance) -> tuple[Member, ...]:

@@ -13,7 +13,6 @@ from formulations.compiled.downsets import all_downsets
 from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import Place, evaluate, places, simulate_batch, violations
 from formulations.flushed_partitioning.exact import labels
-from formulations.flushed_partitioning.questions.what_if import questions
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import InstanceError
 from instances.exchange import to_json
@@ -138,7 +137,7 @@ def test_conflicts_name_the_machines() -> None:
 @pytest.mark.parametrize("inner", [10.5, 100.0])
 def test_more_of_a_resource_is_an_instance_on_machines(inner: float) -> None:
     instance = three(inner=inner)
-    for more in questions().resources(instance):
+    for more in FAMILY.questions().resources(instance):
         check(more.change.changed(more.amount), more.unit)
         for step in list(more.change.steps)[:3]:
             check(more.change.changed(step), more.unit)
