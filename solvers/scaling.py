@@ -13,7 +13,7 @@ from dataclasses import dataclass
 PRECISION = 1e-7
 
 #: Integer sums of a model must stay below this. CP-SAT's domains are 64 bits, but its own arithmetic needs room: with
-#: sums up to 2^60 it called feasible models infeasible (tests/formulations/stage_partitioning/test_cpsat.py).
+#: sums up to 2^60 it called feasible models infeasible (tests/formulations/stage_partitioning/test_models.py).
 MAX_SUM = 2**56
 
 

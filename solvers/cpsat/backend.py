@@ -341,10 +341,10 @@ def _configure(limits: Limits, own: Mapping[str, Any]) -> Any:
     # Its own handler would end the process before what it has found is passed on.
     parameters.catch_sigint_signal = False
     # 9.15's presolve loses solutions of small linear models with sums beyond 2^31 and then proves false optima: its
-    # search for included constraints does (google/or-tools issue 5293; tests/solvers/test_presolve.py).
+    # search for included constraints does (google/or-tools issue 5293; tests/solvers/test_linear_models.py).
     parameters.cp_model_presolve = False
     # Without presolve, 9.15 takes a bound that holds under a literal for one that always holds, and calls feasible
-    # models infeasible (tests/formulations/hierarchical_partitioning/test_cpsat.py).
+    # models infeasible (tests/formulations/hierarchical_partitioning/test_columns.py).
     parameters.auto_detect_greater_than_at_least_one_of = False
     parameters.relative_gap_limit = limits.gap if limits.gap > OPTIMAL_GAP else 0.0
     for name, value in own.items():

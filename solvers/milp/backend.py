@@ -41,11 +41,11 @@ from solvers.values import Values as Values
 NATURAL = 1e3
 
 #: What a known plan says of a variable may bound it with this much room, relatively: HiGHS calls models infeasible in
-#: which the plan lies within its tolerances of such a bound (tests/formulations/stage_partitioning/test_milp.py).
+#: which the plan lies within its tolerances of such a bound (tests/formulations/stage_partitioning/test_models.py).
 ROOM = 1e-3
 
 #: Coefficients below this, ten times HiGHS's tolerance on rows, count as 0 (`in_units`): it calls feasible models with
-#: them infeasible (tests/formulations/stage_partitioning/test_milp.py). Nor is that tolerance made smaller: at 1e-9
+#: them infeasible (tests/formulations/stage_partitioning/test_models.py). Nor is that tolerance made smaller: at 1e-9
 #: HiGHS finds false optima (tests/formulations/operator_partitioning/test_operator_methods.py).
 SMALLEST = 1e-5
 

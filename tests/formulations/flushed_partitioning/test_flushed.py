@@ -1,15 +1,18 @@
 """Flushed pipelines: the definition by hand, two exact methods against brute force, the formula against simulation."""
 
+import math
 from dataclasses import replace
 
 import pytest
 from oracles.flushed_partitioning import brute_force, random_flushed
 
 import planner
+from formulations.contract.rounding import Least
 from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import evaluate, simulate_batch
 from formulations.flushed_partitioning.exact import labels
 from formulations.flushed_partitioning.models import cpsat, milp
+from formulations.flushed_partitioning.questions import why_infeasible
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import InstanceError
 from instances.graph import topological_order
@@ -17,7 +20,7 @@ from instances.problems.flushed_partitioning import FlushedInstance, Schedule, f
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.cpsat import backend
 from solvers.milp import backend as milp_backend
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Stop, Watch
 
 
 def chain() -> FlushedInstance:
@@ -188,3 +191,53 @@ def test_requirements_survive_overrides() -> None:
     for instance in (planner.load(content, schedule="gpipe", devices=3), FAMILY.read(planner.load(content), "", {})):
         assert instance.requirements == ("num_stages == 2",)
         assert len(planner.solve(instance, method="cpsat").plan["stages"]) == 2
+
+
+def test_what_is_too_large_or_stopped_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = planner.load("chain8-flushed", schedule="gpipe", devices=8, memory="20MB")
+    assert len(why_infeasible.why_infeasible(instance, Limits(), Watch())[1]) == 2
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    sentence, figures = why_infeasible.why_infeasible(instance, Limits(), watch)
+    assert "would suffice" not in sentence and figures == {}
+    monkeypatch.setattr(why_infeasible, "MAX_DOWNSETS", 3)
+    sentence, figures = why_infeasible.why_infeasible(instance, Limits(), Watch())
+    assert "would suffice" not in sentence and figures == {}
+    monkeypatch.undo()
+    monkeypatch.setattr(labels, "_MAX_BYTES", 100)
+    monkeypatch.setattr(labels, "_POOL", 2)
+    sentence, figures = why_infeasible.why_infeasible(instance, Limits(), Watch())
+    assert "would suffice" not in sentence and figures == {}
+
+
+def test_a_search_that_is_stopped_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped after each number of passes: nothing, then what would suffice, then the least memory."""
+    instance = planner.load("chain8-flushed", schedule="gpipe", devices=8, memory="20MB")
+    passes, results = labels.Search.labels_at, []
+    for most in range(60):
+        watch = Watch()
+
+        def counted(search, T, most_sync, *, plain, most=most, watch=watch):
+            if search.passes >= most:
+                watch.stop(Stop.INTERRUPTED)
+            return passes(search, T, most_sync, plain=plain)
+
+        monkeypatch.setattr(labels.Search, "labels_at", counted)
+        results.append(why_infeasible.least_memory(instance, watch))
+        if results[-1].proved:
+            break
+    assert results[0] == Least() and len(results) > 5 and results[-1].amount == 23e6
+    # A plan that was found is said to do, as it does, but not to be the least.
+    known = [each.amount for each in results if each.amount is not None]
+    assert known == sorted(known, reverse=True) and 23e6 < known[0] < math.inf
+
+
+def test_the_reason_is_a_sentence() -> None:
+    found = planner.solve(planner.load("chain8-flushed", schedule="gpipe", devices=8, memory="22MB"))
+    ways = (
+        "8 devices of 21.94 MiB (23000000 bytes) would suffice; 16 devices of 20.98 MiB (22000000 bytes) would suffice;"
+    )
+    assert ways in found.reason
+    assert found.reason.endswith("; so would --schedule 1f1b")
+    for memory, devices in (("23MB", 8), ("22MB", 16)):
+        assert planner.solve(planner.load("chain8-flushed", schedule="gpipe", devices=devices, memory=memory)).plan

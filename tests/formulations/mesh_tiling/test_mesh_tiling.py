@@ -3,6 +3,7 @@
 import random
 import time
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from load import allowed_s
 from oracles.mesh_tiling import covers, optimum, random_magnitudes, step_seconds
 from small_instances import few_tiles
 
+import planner
 from formulations.mesh_tiling import FAMILY, paper
 from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
 from formulations.mesh_tiling.definition.problem import evaluate, violations
@@ -20,7 +22,7 @@ from instances.exchange import to_json
 from instances.problems.mesh_tiling import MeshInstance, generate
 from solvers.milp.backend import NATURAL
 from solvers.milp.translation import translate
-from solvers.outcome import Limits, Stop, Watch, relative_gap
+from solvers.outcome import Limits, Status, Stop, Watch, relative_gap
 
 SECONDS = Limits(time_s=30)
 
@@ -203,3 +205,47 @@ def test_regular_tilings(size: tuple[int, int, int, int], regular: int | None) -
     found = regular_tiling(Placements(instance))
     assert (None if found is None else len(found)) == regular
     assert found is None or violations(instance, Placements(instance).plan(found)) == ()
+
+
+#: Four nodes of two devices, of which neighbours in the middle are slow to reach; a tile takes a node.
+MESH = MeshInstance(
+    "mesh", 2, (9.0, 9.0, 9.0, 9.0), (9.0, 1.0, 9.0, 2.0), 2, 1, tp_bytes=3.0, stage_bytes=90.0, ordered=True
+)
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+def test_an_order_that_is_required_is_what_is_paid(method: str) -> None:
+    for order in list(permutations(range(4)))[::5]:
+        required = tuple(f"column({stage}) == {column}" for stage, column in enumerate(order))
+        instance = replace(MESH, requirements=required)
+        paid = [
+            step_seconds(MESH, list(laid))
+            for cover in covers(MESH)
+            for laid in permutations(cover)
+            if [column for _, column, _, _ in laid] == list(order)
+        ]
+        found = planner.solve(instance, method=method)
+        assert found.status is Status.OPTIMAL and found.objective == pytest.approx(min(paid), rel=1e-6)
+        assert [tile["column"] for tile in found.plan["tiles"]] == list(order)
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+def test_the_place_of_some_stages_is_required(method: str) -> None:
+    rng = random.Random(5)
+    mesh = replace(MESH, rows=2, intra_bytes_per_s=(2.0, 9.0, 5.0), inter_bytes_per_s=(1.0, 5.0, 2.0))
+    for _ in range(4):
+        stage, row, column = rng.randrange(3), rng.randrange(2), rng.randrange(3)
+        required = (f"stage_of({row}, {column}) == {stage}", f"columns({(stage + 1) % 3}) == 2")
+        paid = [
+            step_seconds(mesh, list(laid))
+            for cover in covers(mesh)
+            for laid in permutations(cover)
+            if laid[(stage + 1) % 3][3] == 2
+            and any(
+                j == stage and top <= row < top + rows and left <= column < left + columns
+                for j, (top, left, rows, columns) in enumerate(laid)
+            )
+        ]
+        found = planner.solve(replace(mesh, requirements=required), method=method)
+        assert found.status is (Status.OPTIMAL if paid else Status.INFEASIBLE)
+        assert found.objective == (pytest.approx(min(paid), rel=1e-6) if paid else None)

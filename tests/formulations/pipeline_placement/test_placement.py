@@ -4,6 +4,7 @@ import dataclasses
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from formulations.device_mapping.definition import problem as mapping_problem
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.pipeline_placement.definition.plan import PlacementPlan, plan_from_json
-from formulations.pipeline_placement.definition.problem import evaluate, second_phase, violations
+from formulations.pipeline_placement.definition.problem import evaluate, second_phase, step_parts, violations
 from formulations.pipeline_placement.definition.simulate import simulate_plan
-from formulations.pipeline_placement.models import cpsat, milp
+from formulations.pipeline_placement.models import cpsat, milp, two_phase
 from formulations.pipeline_placement.models.two_phase import best_start
 from instances.errors import InstanceError
 from instances.problems.device_mapping import with_objective
@@ -217,3 +218,52 @@ def test_the_mapping_may_be_found_for_another_instantiation(cases: int) -> None:
             differing[instantiation] += found.objective > own.objective * (1 + 1e-9)
     assert {("auto", "p2p"), ("auto", "allreduce")} < seen.keys() and len(seen) == 5
     assert all((times > 0) is (instantiation != "objective") for instantiation, times in differing.items())
+
+
+SECONDS = Limits(time_s=30)
+
+
+def solve(method: Any, instance: PlacementInstance) -> Any:
+    return method(instance, SECONDS, Watch(SECONDS))
+
+
+def drawn(label: str) -> PlacementInstance:
+    rng = random.Random(label)
+    stages, replicas = rng.choice([(2, 2), (3, 1), (2, 1), (1, 3), (4, 1), (1, 1)])
+    made = random_instance(rng, stages, replicas, "full")
+    return replace(made, objective="step", microbatches=rng.choice([1, 2, 3, 8, 64]))
+
+
+def test_a_step_by_hand() -> None:
+    """Two replicas of two stages: the replica on the slow link decides the pipeline, a slow ring the all-reduce."""
+    operators = (Operator("a", 4.0, 6.0), Operator("b", 3.0, 2.0))
+    graph = OperatorInstance("two", operators, (Tensor(0, (1,), 2.0),), 2, replicas=2, bandwidth_bytes_per_s=1.0)
+    slow = {(0, 2): 0.5, (0, 1): 3.0, (2, 3): 1.0}  # devices 0, 1 run a, 2, 3 run b; others have 1
+    matrix = tuple(tuple(0.0 if d == e else slow.get((min(d, e), max(d, e)), 1.0) for e in range(4)) for d in range(4))
+    instance = place_on(graph, matrix, objective="step", microbatches=5)
+    plan = PlacementPlan(OperatorPlan(((0,), (1,)), (2, 2)), Mapping(((0, 1), (2, 3))))
+    # Replica 0 sends 2 bytes at 0.5: stages take 8 and 7; replica 1 at 1: 6 and 5. Rings take 6 / 3 and 2 / 1.
+    assert step_parts(instance, plan) == (15.0, 4 * 8.0, 2.0)
+    assert evaluate(instance, plan) == 49.0
+    assert evaluate(replace(instance, microbatches=1), plan) == 17.0
+    assert evaluate(replace(instance, objective="full"), plan) == 10.0
+
+
+def test_phases_report_steps(cases: int) -> None:
+    """What the mapping minimises is another objective: only whole plans and their steps are reported."""
+    for case in range(max(2, cases // 5)):
+        instance = drawn(f"phases {case}")
+        for method in (two_phase.solve, two_phase.solve_decoupled, two_phase.solve_turns):
+            watch = Watch(SECONDS)
+            answer = method(instance, SECONDS, watch)
+            assert evaluate(instance, answer.plan) >= optimum(instance) * (1 - 1e-12), case
+            plan, value = watch.incumbent()
+            assert value == pytest.approx(evaluate(instance, plan), rel=1e-12), case
+
+
+def test_a_step_is_declared() -> None:
+    instance = planner.load("placement", objective="step", microbatches=32)
+    assert (instance.objective, instance.microbatches) == ("step", 32)
+    assert planner.solve(instance, method="decoupled").objective > 0
+    with pytest.raises(InstanceError, match="flushed is True"):
+        place_on(replace(instance.operators, flushed=True, step_microbatches=8), instance.bandwidth_bytes_per_s)

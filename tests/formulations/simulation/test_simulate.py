@@ -4,10 +4,21 @@ import itertools
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
+from oracles.microbatch_schedule import finish, random_instance
 
+import planner
+from formulations.contract.figures.gantt import _waits, forward_and_backward, steady
+from formulations.contract.figures.plan_figures import Passes, stages_of
 from formulations.simulation.simulate_chain import PipelineStage, Trace, in_flight, simulate
+from formulations.simulation.simulate_graph import PassGraph, kfkb, run
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate, violations
+from instances.problems.microbatch_schedule import chain
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
 def pipeline(degrees: list[int], times: list[float], room: list[int] | None = None) -> list[PipelineStage]:
@@ -133,3 +144,141 @@ def test_bad_pipelines_are_refused() -> None:
 
 def test_few_microbatches_share_the_whole_time() -> None:
     assert math.isclose(simulate(pipeline([1, 1], [1.0, 1.0]), 1).time_per_sample(), 4.0)
+
+
+def test_idle_time_by_phase_of_a_chain_of_equal_stages() -> None:
+    """Stage s waits s forward and as many backward passes, and the passes back and forth below it while it fills."""
+    graph = PassGraph(chain(3, 6), (3, 2, 1))
+    trace = run(graph)
+    assert trace.iteration_s == (6 + 2) * 3 and not trace.stuck
+    first, last = trace.idle(0), trace.idle(2)
+    assert (first.fill, first.steady, first.drain) == (4, 0, 2)
+    assert (last.fill, last.steady, last.drain) == (2, 0, 4)
+
+
+def test_idle_and_busy_time_are_the_iteration(cases: int) -> None:
+    rng = random.Random("idle")
+    for _ in range(cases):
+        instance = random_instance(rng)
+        trace = run(PassGraph(instance))
+        for stage in range(len(instance.stages)):
+            idle, busy = trace.idle(stage), sum(task.end_s - task.start_s for task in trace.of(stage))
+            assert math.isclose(idle.fill + idle.steady + idle.drain + busy, trace.iteration_s, abs_tol=1e-9)
+
+
+def test_orders_are_run_as_early_as_they_can(cases: int) -> None:
+    """Against brute force's own simulation, stuck orders included; mending ends every one of them."""
+    rng = random.Random("orders")
+    stuck = 0
+    for _ in range(cases):
+        instance = random_instance(rng)
+        counts = [instance.num_microbatches(stage) for stage in range(len(instance.stages))]
+        graph = PassGraph(instance, counts)
+        orders = tuple(kfkb(count, rng.randint(1, count), rng.randint(1, 2)) for count in counts)
+        trace, expected = run(graph, orders), finish(instance, orders)
+        assert bool(trace.stuck) == (expected is None)
+        if expected is None:
+            stuck += 1
+            repaired = run(graph, orders, repair=True)
+            assert not repaired.stuck and len(repaired.passes) == instance.num_passes
+        else:
+            assert math.isclose(trace.iteration_s, expected)
+            assert run(graph, orders, repair=True) == trace
+    assert stuck
+
+
+@pytest.mark.parametrize("rooms", [(1, 1), (2, 1), (3, 3)])
+def test_backwards_in_time_an_iteration_is_as_long(rooms: tuple[int, int]) -> None:
+    graph = PassGraph(chain(2, 5), rooms)
+    backwards = run(graph.mirrored(), priority=lambda number: graph.kind[number] == "B")
+    again = run(graph, [order[::-1] for order in graph.orders_of(backwards.passes)])
+    assert not again.stuck and again.iteration_s == backwards.iteration_s
+
+
+def test_rooms_that_are_too_small_end_instead_of_looping() -> None:
+    trace = run(PassGraph(chain(2, 3), (0, 1)))
+    assert trace.stuck == (0, 1) and not trace.passes
+
+
+def graph(edges: str, **times: float) -> StageInstance:
+    """Nodes with their times; edges such as ``"ab bc"`` carry one byte."""
+    layers = tuple(Layer(node, {1: (Tmpc("x", time, 0, 0, 0),)}) for node, time in times.items())
+    return StageInstance("graph", layers, tuple(Edge(u, v, 1.0) for u, v in edges.split()), len(layers), 1, 1e6, 8)
+
+
+def plan(*stages: str) -> StagePlan:
+    return StagePlan(tuple(Stage(tuple(nodes), 1, 1, dict.fromkeys(nodes, "x")) for nodes in stages))
+
+
+def test_contiguous_but_disconnected_is_allowed_and_found() -> None:
+    """Two branches without an edge between them are one stage, and in the best plan they must be."""
+    diamond = graph("ab ac bd cd", a=2, b=1, c=1, d=2)
+    diamond = replace(diamond, num_devices=3, max_dp_degree=1)
+    assert violations(diamond, plan("a", "bc", "d")) == ()
+    result = planner.solve(diamond, method="exact")
+    assert result.objective == evaluate(diamond, plan("a", "bc", "d"))
+    assert {frozenset(stage["nodes"]) for stage in result.plan["stages"]} >= {frozenset("bc")}
+
+
+def test_connected_but_not_contiguous_is_refused_and_not_found() -> None:
+    """a and c are joined by an edge, but a path leads from a over b to c: no order of the stages helps."""
+    triangle = replace(graph("ab bc ac", a=1, b=4, c=1), num_devices=2, max_dp_degree=1)
+    for order in (("ac", "b"), ("b", "ac")):
+        assert {found.rule for found in violations(triangle, plan(*order))} == {"order"}
+    # {a, c} and {b} would take 4; the best plan that is allowed takes 5
+    for method in ("exact", "piper", "cpsat", "milp"):
+        result = planner.solve(triangle, method=method)
+        assert result.objective is not None and 5 <= result.objective < 5.001
+
+
+def steady_pipeline(degrees: Sequence[int], times: Sequence[float]) -> list[PipelineStage]:
+    """Stages with so many replicas and such times per sample, with the room of Piper's Appendix A."""
+    return [
+        PipelineStage(d, *forward_and_backward(time * d), room)
+        for d, time, room in zip(degrees, times, in_flight(degrees), strict=True)
+    ]
+
+
+def shown(degrees: Sequence[int], times: Sequence[float]) -> Passes:
+    return steady(steady_pipeline(degrees, times), stages_of(times), max(times), "s")
+
+
+def test_a_long_pipeline_is_shown_when_it_has_settled() -> None:
+    """After 200 micro-batches, each a little later than the one before, they leave at the pace of the objective."""
+    times = [0.968] + [0.997] * 9 + [0.83] * 12 + [1.0] * 7 + [0.935]
+    found = shown([7, *[1] * 29], times)
+    assert found.amounts == pytest.approx((1.0, 1.0))
+    assert found.note == "Micro-batches enter at the pace of the objective, one every {}, and leave one every {}."
+    assert len(found.tasks) < 2000
+
+
+def test_the_bottleneck_waits_for_room_where_degrees_rise() -> None:
+    """Degrees 2, 3, 1 need one more micro-batch in flight than Appendix A counts."""
+    found = shown([2, 3, 1], [1.0, 1.0, 1.0])
+    assert found.amounts[1] > 1.25
+    assert "the bottleneck, stage 0, as always busy" in found.note and "% of the time for room, as stages" in found.note
+    assert "passes of other stages" not in found.note
+
+
+def test_the_bottleneck_waits_for_equally_slow_stages() -> None:
+    found = shown([1] * 34, [0.939, *[1.0] * 32, 0.051])
+    assert 1.02 < found.amounts[1] < 1.1
+    assert found.note.endswith("% of the time for passes of other stages.") and "room" not in found.note
+
+
+def test_waits_are_what_is_lost(cases: int) -> None:
+    """Over a long time the bottleneck is busy for all but the time that it waits, and runs a micro-batch every pace."""
+    late = 0
+    for seed in range(max(12, cases // 8)):
+        rng = random.Random(seed)
+        degrees = [rng.choice([1, 1, 2, 3]) for _ in range(rng.randint(2, 6))]
+        times = [rng.choice([1.0, 1.0, 0.9, 0.5]) for _ in degrees]
+        own = steady_pipeline(degrees, times)
+        trace = simulate(own, 360, pace=max(times))
+        slow = max(range(len(own)), key=times.__getitem__)
+        empty, full = _waits(own, slow, max(times), trace)
+        assert empty + full == pytest.approx(1 - max(times) / trace.time_per_sample(), abs=0.03), (seed, degrees, times)
+        late += empty + full > 0.01
+        found = steady(own, stages_of(times), max(times), "s")
+        assert ("it waits" in found.note) == (found.amounts[1] > 1.000001 * found.amounts[0]), (seed, found.note)
+    assert late >= 1

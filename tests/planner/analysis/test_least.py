@@ -68,7 +68,7 @@ def test_the_least_amount_is_that_of_brute_force(name: str, cases: int) -> None:
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "layer_assignment"])
 def test_a_limited_instance_has_the_plans_that_take_no_more(name: str) -> None:
-    """Of each amount the plans that take as much, one less, or some more of it (of parameters: test_pareto)."""
+    """Of each amount the plans that take as much, one less, or some more of it (of parameters: test_alternatives)."""
     compared = 0
     for number in range(8):
         instance = random_case(name, 71, number)

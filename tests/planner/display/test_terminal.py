@@ -1,5 +1,6 @@
 """Pictures in the terminal, and of differences and tables: no wider than what they are shown on, and true."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from formulations.contract.figures.plan_figures import Item, Strip, stages_of
 from planner.cli.app import main
 from planner.display.differences import match_colours
 from planner.display.progress import note
+from planner.display.schedules import chrome_trace, text_gantt
 from planner.display.strips import cells, sparkline, strip_lines
 from planner.files.load import family_of
 from planner.results.events import Event
@@ -144,3 +146,29 @@ def test_in_a_pipe_lines_have_no_blanks_at_their_ends(capsys: pytest.CaptureFixt
         assert main(given) == 0
         lines = capsys.readouterr().out.split("\n")
         assert len(lines) > 8 and lines[-1] == "" and all(line == line.rstrip() for line in lines), given
+
+
+TASKS = [[0, "F", 0, 0, 1], [1, "F", 0, 1, 2], [1, "B", 0, 2, 4], [0, "B", 0, 4.5, 6.5]]
+
+
+def test_text_shows_every_pass_and_idle_time() -> None:
+    first, second, legend = text_gantt(TASKS, 14)
+    assert first == "0 |00.......aaaa|" and second == "1 |..00aaaa.....|"
+    assert "a column is 0.5 s" in legend
+    assert text_gantt([]) == []
+
+
+def test_a_trace_has_an_event_for_each_pass_in_microseconds() -> None:
+    events = [event for event in chrome_trace(TASKS, "test")["traceEvents"] if event["ph"] == "X"]
+    assert [(e["name"], e["tid"], e["ts"], e["dur"]) for e in events][-1] == ("B0", 0, 4.5e6, 2e6)
+    assert len(events) == len(TASKS)
+
+
+def test_solve_writes_trace_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("vl_convert")
+    trace, picture = tmp_path / "trace.json", tmp_path / "plan.png"
+    assert main(["solve", "schedule-chain", "--method", "1f1b", "--trace", str(trace), "--plot", str(picture)]) == 0
+    assert "0 |00112233" in capsys.readouterr().out
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert sum(event["ph"] == "X" for event in events) == 64
+    assert picture.read_bytes().startswith(b"\x89PNG")
