@@ -1,4 +1,4 @@
-"""The figures and pictures of plans: they add up to the definitions' numbers, and nothing is missing or twice."""
+"""Figures, pictures and clocks of plans: they add up to the definitions' numbers; nothing is missing or twice."""
 
 import math
 from collections import Counter
@@ -13,6 +13,7 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
+from formulations.contract.clock import Clock
 from formulations.contract.figures.device_layout import device_places
 from formulations.contract.figures.graph_condensation import model_graph
 from formulations.contract.figures.plan_figures import (
@@ -33,14 +34,19 @@ from formulations.flushed_partitioning.definition import problem as flushed
 from formulations.hierarchical_partitioning.definition import problem as hierarchical
 from formulations.layer_assignment.definition import problem as layers
 from formulations.mesh_tiling.definition import problem as tiling
+from formulations.operator_partitioning import FAMILY as OPERATORS
 from formulations.operator_partitioning.definition import problem as operators
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.plan_figures import breakdown as operator_figures
+from formulations.operator_partitioning.definition.problem import memory_bytes
 from formulations.pipeline_placement.definition import problem as placement
 from formulations.stage_graph.definition import problem as graphs
 from formulations.stage_partitioning.definition import problem as flat
+from formulations.stage_partitioning.definition.batch import step_time
 from formulations.tmpc_knapsack.definition import problem as knapsack
 from instances.generators.topologies import KINDS, topology
 from instances.problems.hierarchical_partitioning import MemoryModel
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 from planner.display.headlines import headline, note
 from planner.files.load import family_of
 from planner.solving.solve import run
@@ -396,3 +402,126 @@ def test_operators_that_share_a_name_are_called_by_their_ids_too() -> None:
     assert (last.name, last.figures["kind"]) == ("mul(2)", "mul")
     [node] = model_graph("", ["a", "b"], [0, 1], [{}] * 2, [(0, (1,), 1.0)], {0: 0, 1: 0}, stages_of([1.0])).nodes
     assert (node.name, node.figures) == ("a .. b", {"id": "0 .. 1"}), "names that differ are no kinds"
+
+
+TRAINING = TrainingMemory(weight_copies=4.0, microbatches=8)
+
+
+def instance(training: TrainingMemory | None, declared: float = 0.0) -> OperatorInstance:
+    """Two operators of 10 and 20 bytes of weights, and a tensor of 5 bytes between them."""
+    operators = [
+        Operator("a", 1.0, parameter_bytes=10.0, activation_bytes=5.0, memory_bytes=declared),
+        Operator("b", 1.0, parameter_bytes=20.0, activation_bytes=7.0, memory_bytes=declared),
+    ]
+    return OperatorInstance(
+        "two",
+        tuple(operators),
+        (Tensor(0, (1,), 5.0),),
+        num_stages=2,
+        replicas=1,
+        bandwidth_bytes_per_s=1.0,
+        training=training,
+    )
+
+
+def parts(made: OperatorInstance) -> dict[str, list[float]]:
+    """The parts of the picture of memory."""
+    plan = OperatorPlan(((0,), (1,)), (1, 1))
+    assert OPERATORS.breakdown is not None
+    [found] = [
+        each
+        for each in OPERATORS.breakdown(made, plan).pictures
+        if isinstance(each, Stack) and each.measure == "memory of a stage"
+    ]
+    for stage in range(2):
+        assert found.total(stage) == pytest.approx(memory_bytes(made, plan.stages[stage], 2 - stage), rel=1e-12)
+    return {name: list(values) for name, values in found.parts.items()}
+
+
+def test_weights_gradients_and_optimiser_stand_apart() -> None:
+    shown = parts(instance(TRAINING))
+    assert (shown["weights"], shown["gradients"], shown["optimiser"]) == ([10, 20], [10, 20], [20, 40])
+    assert shown["inputs in flight"] == [0, 5] and "activations of a micro-batch" in shown
+    assert "optimiser" not in parts(instance(replace(TRAINING, weight_copies=2.0)))
+    assert "activations in flight" in parts(instance(replace(TRAINING, recompute=False)))
+
+
+def test_a_declared_number_is_one_sum() -> None:
+    assert parts(instance(None, 3.0)) == {"declared (one sum)": [3.0, 3.0]}
+    chain = planner.load("chain8", memory="80MB")
+    plan = planner.solve(chain).plan
+    family = family_of(chain)
+    assert family.breakdown is not None
+    pictures = family.breakdown(chain, family.plan_from_json(chain, plan)).pictures
+    [memory] = [each for each in pictures if isinstance(each, Stack) and each.limits is not None]
+    assert list(memory.parts) == ["always stored (one sum)", "activations in flight"] and "one sum" in memory.note
+
+
+#: What has no pipeline, or none of its own.
+NO_CLOCK = {"serving_strategy", "tmpc_knapsack", "operator_strategies", "mesh_tiling", "device_mapping"}
+#: Where plans may have a pipeline whose step is not simulated.
+UNSIMULATED = {"hierarchical_partitioning", "operator_partitioning"}
+CLOCK_CASES = 8
+
+
+@pytest.mark.parametrize("name", [family.name for family in FAMILIES])
+def test_pipelines_say_which_clock_they_are(name: str) -> None:
+    """An iteration is the objective where that is one, and no shorter than the work of any replica."""
+    family, seen = warmed(name), 0
+    assert (family.clock is None) == (name in NO_CLOCK)
+    for number in range(CLOCK_CASES if family.clock else 0):
+        instance = random_case(name, 30, number)
+        method = next(method for method in family.methods if method.supports(instance) is None)
+        result = run(family, method, instance, LIMITS, {})
+        if result.own_plan is None or family.clock is None:
+            continue
+        clock, seen = family.clock(instance, result.own_plan), seen + 1
+        if clock is None:
+            assert name == "microbatch_schedule" and instance.objective == "memory"
+            continue
+        if clock.iteration_s is None:
+            assert name in UNSIMULATED and clock.kind == "steady"
+            continue
+        assert math.isfinite(clock.iteration_s) and clock.iteration_s >= 0, number
+        if name == "flushed_partitioning":
+            # The objective is a sample's part: of the iteration or of the formula, which is there beside it.
+            batch_s = result.objective * instance.flat.num_microbatches * (1e-3 if result.unit == "ms" else 1.0)
+            found = clock.iteration_s if clock.kind == "iteration" else clock.formula_s
+            assert found == pytest.approx(batch_s, rel=1e-9), number
+        elif clock.kind == "iteration":
+            assert clock.iteration_s == pytest.approx(result.objective, rel=1e-9), number
+        if name in ("stage_partitioning", "flushed_partitioning"):
+            flat = getattr(instance, "flat", instance)
+            unit_s = 1e-3 if flat.time_unit == "ms" else 1.0
+            for stage in result.own_plan.stages:
+                rounds = -(-flat.num_microbatches // stage.dp_degree)
+                work = rounds * step_time(flat, stage) * stage.dp_degree * unit_s
+                assert clock.iteration_s >= work * (1 - 1e-9), number
+    assert seen > 2 or family.clock is None
+
+
+@pytest.mark.parametrize(
+    ("clock", "words"),
+    [
+        (Clock("steady", "1f1b", 4, lambda: None), "a pipeline that is never flushed"),
+        (Clock("formula", "gpipe", 2048, lambda: None), "a formula of a batch of 2,048 micro-batches, GPipe"),
+        (Clock("iteration", "interleaved", 8, lambda: None), "an iteration of 8 micro-batches, interleaved 1F1B"),
+        (Clock("iteration", "zb-h1", 8, lambda: None), "an iteration of 8 micro-batches, ZB-H1"),
+        (Clock("iteration", None, None, lambda: None), "an iteration"),
+    ],
+)
+def test_a_clock_names_its_schedule_and_micro_batches(clock: Clock, words: str) -> None:
+    assert clock.says == words
+
+
+@pytest.mark.parametrize("name", ["chain8", "chain8-flushed", "chain8-strategy"])
+def test_iterations_are_in_seconds_whatever_the_unit(name: str) -> None:
+    instance = planner.load(name)
+    plan, family = planner.solve(instance).own_plan, family_of(instance)
+    assert family.clock is not None
+    flat = getattr(instance, "flat", instance)
+    slow = replace(flat, time_unit="ms")
+    other = slow if flat is instance else replace(instance, flat=slow)
+    own, scaled = (family.clock(each, plan) for each in (instance, other))
+    assert own is not None and scaled is not None and own.iteration_s is not None
+    assert scaled.iteration_s == pytest.approx(own.iteration_s / 1000)

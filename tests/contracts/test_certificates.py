@@ -20,6 +20,7 @@ from certificate_counts import NAMES, SLOW, spoiling_of
 from random_instances import warmed
 from requirement_cases import required
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from formulations.contract.family import UncertifiedError
@@ -27,7 +28,7 @@ from instances.problems.stage_graph import StageGraph
 from planner.cli.app import main
 from solvers.outcome import Stop, Watch
 
-EVERY = pytest.mark.parametrize("name", NAMES)
+EVERY, HALF, OTHER_HALF = (thinned("name", names, every) for names, every in ((NAMES, 1), (NAMES, 2), (NAMES[::-1], 2)))
 #: Tried one in so many: their instances take their exact methods long, or their mutants brute force.
 SHARE = {"device_mapping": 2, "pipeline_placement": 4, "mesh_tiling": 3}
 NEEDS_SAT = "python-sat is not installed (extra proofs)"
@@ -81,7 +82,7 @@ def honoured(instance: Any) -> bool:
     return not isinstance(instance, StageGraph) or instance.objective == "tps"
 
 
-@EVERY
+@HALF
 def test_certificates_of_random_instances_are_accepted(name: str, cases: int) -> None:
     if name == "device_mapping":
         pytest.importorskip("pysat", reason=NEEDS_SAT)
@@ -109,7 +110,7 @@ def test_certificates_of_random_instances_are_accepted(name: str, cases: int) ->
     )
 
 
-@EVERY
+@HALF
 def test_what_is_written_proves_any_bound_below_the_optimum(name: str, cases: int) -> None:
     """At the optimum and above nothing is written."""
     if name == "device_mapping":
@@ -153,7 +154,7 @@ def test_a_writer_that_is_stopped_says_so(name: str) -> None:
             writer_of(name).write(instance, None, float(Fraction(content["bound"])), watch)
 
 
-@EVERY
+@OTHER_HALF
 def test_no_mutant_that_claims_what_is_false_is_accepted(name: str, cases: int) -> None:
     if name == "device_mapping":
         pytest.importorskip("pysat", reason=NEEDS_SAT)

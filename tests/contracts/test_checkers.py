@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from paths import ROOT
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from formulations import FAMILIES
@@ -195,7 +196,7 @@ def test_the_catalog_is_certified(entry: str) -> None:
     assert verdict.accepted, verdict.reason
 
 
-@pytest.mark.parametrize("name", _NAMES)
+@thinned("name", _NAMES)
 def test_spoiled_files_are_bad_input_or_rejected_and_never_an_error(name: str, cases: int) -> None:
     rng, outcomes = random.Random(name), {"bad": 0, "accepted": 0, "rejected": 0}
     checker = checker_of(name)

@@ -49,21 +49,11 @@ def test_sessions_of_pages_run(page: str) -> None:
 @pytest.mark.parametrize(
     "family",
     [
-        "stage_partitioning",
-        "tmpc_knapsack",
-        "layer_assignment",
-        "mesh_tiling",
-        "operator_strategies",
-        "amp_strategy",
-        "operator_partitioning",
-        "stage_graph",
-        "training_strategy",
-        "serving_strategy",
-        "microbatch_schedule",
-        "device_mapping",
-        "pipeline_placement",
+        "stage_partitioning", "tmpc_knapsack", "layer_assignment", "mesh_tiling", "operator_strategies",
+        "amp_strategy", "operator_partitioning", "stage_graph", "training_strategy", "serving_strategy",
+        "microbatch_schedule", "device_mapping", "pipeline_placement",
     ],
-)
+)  # fmt: skip
 def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:
     section = (ROOT / "docs" / "problems" / f"{family}.md").read_text().partition("\n## Files\n")[2]
     blocks = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", section, flags=re.DOTALL)]

@@ -18,8 +18,10 @@ from functools import cache
 from typing import Any
 
 import pytest
+from fuzzing import documented
 from load import allowed_s
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from formulations import FAMILIES
@@ -34,30 +36,9 @@ from planner.files.write import as_json
 from planner.solving.worker import any_left_behind
 from solvers.outcome import Limits, Status, Stop, Watch
 
-KNAPSACK = {
-    "problem": "tmpc_knapsack", "schema_version": 1, "capacity_bytes": 10,
-    "nodes": [
-        {"id": 1, "options": [{"id": "a", "time": 3, "memory_bytes": 4}, {"id": "b", "time": 5, "memory_bytes": 2}]},
-        {"id": "x", "options": [{"id": "a", "time": 1, "memory_bytes": 7}, {"id": "b", "time": 6, "memory_bytes": 3}]},
-    ],
-}  # fmt: skip
 LAYERS = {
     "problem": "layer_assignment", "schema_version": 1, "num_stages": 2, "num_microbatches": 4,
     "layer_time_s": [1, 2, 1, 3], "cut_cost_s": [[1], [0], [2]], "parameters": [3, 1, 1, 1],
-}  # fmt: skip
-MESH = {
-    "problem": "mesh_tiling", "schema_version": 1, "rows": 2, "intra_bytes_per_s": [9, 5, 7],
-    "inter_bytes_per_s": [2, 1, 3], "tp_degree": 2, "dp_degree": 1, "tp_bytes": 3, "stage_bytes": 5, "ordered": True,
-}  # fmt: skip
-CHOICES = {
-    "problem": "operator_strategies", "schema_version": 1, "usage_limit": 50,
-    "nodes": [
-        {"interval": [30, 70], "costs": [15], "usages": [10]},
-        {"interval": [40, 70], "costs": [55, 65], "usages": [25, 25]},
-        {"interval": [50, 120], "costs": [25, 45, 35], "usages": [15, 20, 15]},
-        {"interval": [110, 140], "costs": [85, 75], "usages": [10, 10]},
-    ],
-    "edges": [{"nodes": [0, 2], "costs": [50, 10, 40]}, {"nodes": [3, 1], "costs": [90, 10, 20, 80]}],
 }  # fmt: skip
 _TIMES = {"new": {"1": 0.01, "2": 0.006}, "old": {"1": 0.02, "2": 0.013}}
 STRATEGIES = {
@@ -73,25 +54,6 @@ OPERATORS = {
         {"source": 2, "targets": [3, 4], "volume_bytes": 2},
     ],
     "training": {"microbatches": 2},
-}  # fmt: skip
-SERVER = {
-    "problem": "serving_strategy", "schema_version": 1, "heads": 4, "kv_heads": 2, "hidden_bytes": 2,
-    "boundary_bytes": 4, "num_devices": 4, "devices_per_machine": 2, "memory_bytes": 400, "flop_per_s": 10,
-    "memory_bandwidth_bytes_per_s": 8, "inner_bandwidth_bytes_per_s": 50, "outer_bandwidth_bytes_per_s": 5,
-    "prompt_tokens": 20, "generated_tokens": 8, "head_bytes": 20, "head_flops": 20, "batches": [1, 2, 4],
-    "layers": [
-        {"weight_bytes": size, "flops_per_token": size, "kv_bytes_per_token": 1, "attention_flops": 0.5}
-        for size in (30, 10, 20, 10)
-    ],
-}  # fmt: skip
-SCHEDULE = {
-    "problem": "microbatch_schedule", "schema_version": 1, "minibatch": 4,
-    "stages": [
-        {"forward_s": 1, "backward_s": 2, "in_flight": 2, "weight_bytes": 5, "activation_bytes": 3},
-        {"forward_s": 2, "backward_s": 3, "microbatch": 2, "activation_bytes": 1},
-        {"forward_s": 1, "backward_s": 3, "in_flight": 1, "activation_bytes": 2},
-    ],
-    "edges": [{"source": 0, "target": 1, "delay_s": 1}, {"source": 0, "target": 2}],
 }  # fmt: skip
 DEVICES = {"memory_bytes": [100, 60, 100], "bandwidth_bytes_per_s": [[0, 4, 2], [4, 0, 1], [2, 2, 0]]}
 GRAPH = {
@@ -134,6 +96,11 @@ def _file(content: dict[str, Any], **more: Any) -> Callable[..., Any]:
     return lambda **given: _family(content["problem"]).read({**content, **more}, "example", given)
 
 
+def _page(problem: str, **more: Any) -> Callable[..., Any]:
+    """What reads the example of the problem's page."""
+    return _file(documented()[problem], **more)
+
+
 #: Small feasible instances of each family, and overrides that starve the first of them.
 EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     "stage_partitioning": (
@@ -141,8 +108,8 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: planner.load("chain8", **{"devices": 4, **given}),
     ),
     "layer_assignment": (_file(LAYERS), _file(LAYERS, ring_s_per_parameter=[0.5])),
-    "mesh_tiling": (_file(MESH),),
-    "operator_strategies": (_file(CHOICES),),
+    "mesh_tiling": (_page("mesh_tiling"),),
+    "operator_strategies": (_page("operator_strategies"),),
     "amp_strategy": (_file(STRATEGIES), _file(STRATEGIES, placement="oriented")),
     "operator_partitioning": (
         _file(OPERATORS),
@@ -152,7 +119,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         _file(GRAPH), _file(GRAPH, num_devices=4, memory_bytes=56), _file(GRAPH, objective="iteration"),
         _file(GRAPH, schedule="per-stage"), _file(GRAPH, device_graph=DEVICES),
     ),
-    "tmpc_knapsack": (_file(KNAPSACK),),
+    "tmpc_knapsack": (_page("tmpc_knapsack"),),
     "flushed_partitioning": (
         lambda **given: _family("flushed_partitioning").read(flush_pipeline(planner.load("diamond")), "diamond", given),
         lambda **given: planner.load("chain8-flushed", **{"objective": "iteration", **given}),
@@ -161,13 +128,13 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: planner.load("chain8-strategy", **given),
         lambda **given: planner.load("chain8", problem="training_strategy", **{"schedule": "1f1b,gpipe", **given}),
     ),
-    "serving_strategy": (_file(SERVER), _file(SERVER, objective="latency", requests=3)),
+    "serving_strategy": (_page("serving_strategy"), _page("serving_strategy", objective="latency", requests=3)),
     "hierarchical_partitioning": (
         lambda **given: _hierarchical("diamond", 2, 2, **given),
         lambda **given: _hierarchical("chain8", 2, 2, **{"objective": "iteration", **given}),
     ),
     "microbatch_schedule": (
-        _file(SCHEDULE), _file(SCHEDULE, objective="memory", deadline_s=30),
+        _page("microbatch_schedule"), _page("microbatch_schedule", objective="memory", deadline_s=30),
         *(_file(to_json(pipeline(*each))) for each in (((0, 1), 3, 1, 1, 1), ((0, 1, 0, 1), 2), ((0, 0), 2, 1, 1, 1))),
     ),
     "device_mapping": (_file(MAPPING), _file(MAPPING, objective="allreduce")),
@@ -176,7 +143,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
 STARVED = {family.name: {"memory": 1.0} for family in FAMILIES} | {
     "layer_assignment": {"stages": 5},
     "mesh_tiling": {"tp-degree": 4},
-    "operator_strategies": {"usage-limit": 49},
+    "operator_strategies": {"usage-limit": 27},
     "amp_strategy": {"global-batch": 1},
 }
 #: Whatever these families declare has a plan.
@@ -187,15 +154,8 @@ LIMITS = Limits(time_s=30.0)
 METHODS = {f"{family.name}-{method.name}": (family, method) for family in FAMILIES for method in family.methods}
 ANY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 ANY_METHOD = pytest.mark.parametrize(("family", "method"), METHODS.values(), ids=METHODS)
-
-
-def first_of_each_family() -> list[Any]:
-    """All methods; by default the first of each family."""
-    first = {f"{family.name}-{family.methods[0].name}" for family in FAMILIES}
-    return [
-        pytest.param(*found, id=name, marks=() if name in first else pytest.mark.slow)
-        for name, found in METHODS.items()
-    ]
+#: By default of each family the first, fourth, ...
+A_THIRD_OF_THE_METHODS = thinned(("family", "method"), METHODS.values(), of=lambda family, _: family.name, ids=METHODS)
 
 
 def given(method: Method[Any, Any], instance: Any) -> Any:
@@ -214,7 +174,7 @@ def proved_optimum(family_name: str, number: int, method_name: str = "") -> floa
     return result.objective
 
 
-@ANY_METHOD
+@A_THIRD_OF_THE_METHODS
 def test_results_are_verified_and_bracket_the_optimum(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     supported = 0
     for number, example in enumerate(EXAMPLES[family.name]):
@@ -275,7 +235,7 @@ def test_a_method_that_is_stopped_before_it_starts_says_so(family: Family[Any, A
         assert answer.infeasible or not family.judge(instance, answer.plan)
 
 
-@ANY_METHOD
+@A_THIRD_OF_THE_METHODS
 def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     instance = _large(family, method)
     method.load()
@@ -297,7 +257,8 @@ def _seconds_within(instance: Any, method: Method[Any, Any], limit: float) -> fl
     return took
 
 
-@pytest.mark.parametrize(("family", "method"), first_of_each_family())  # a signal raises the flag of a limit
+# A signal raises the flag of a limit: the first method of each family will do.
+@thinned(("family", "method"), METHODS.values(), len(METHODS), of=lambda family, _: family.name, ids=METHODS)
 def test_an_interruption_gives_a_result(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     instance = _large(family, method)
     method.load()

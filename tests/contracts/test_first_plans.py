@@ -8,6 +8,7 @@ import pytest
 from ortools.sat.python import cp_model
 from random_instances import LIMITS, warmed
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from formulations.contract.family import Violation
@@ -110,11 +111,13 @@ SLOW = (
 )
 
 
-@pytest.mark.parametrize(
+@thinned(
     "case",
-    [*(pytest.param(case, id=f"{case.name}") for case in QUICK),
-     *(pytest.param(case, id=f"{case.name}", marks=pytest.mark.slow) for case in SLOW)],
-)  # fmt: skip
+    [*QUICK, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)],
+    2,
+    of=lambda case: case in QUICK,
+    ids=lambda case: case.name,
+)
 def test_a_plan_near_the_best(case: Case) -> None:
     instance = planner.load(case.name, **case.given)
     family = warmed(family_of(instance).name)
@@ -154,7 +157,9 @@ def test_what_is_too_large_to_be_built_has_its_first_plan(monkeypatch: Any, prob
     assert method not in [each.method for each in planner.crosscheck(instance).results]
 
 
-@pytest.mark.parametrize(("name", "method"), [(name, each) for name, found in HINTED.items() for each in found])
+@thinned(
+    ("name", "method"), [(name, each) for name, found in HINTED.items() for each in found], of=lambda name, _: name
+)
 def test_a_hint_is_the_first_plan(monkeypatch: pytest.MonkeyPatch, name: str, method: str) -> None:
     """With its values fixed the model is feasible, and what it decodes to is as good as the first plan."""
     family = warmed(name)

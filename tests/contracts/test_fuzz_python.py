@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fuzzing import VALUES, assert_one_line, documented
+from thinned import thinned
 
 import planner
 from formulations import FAMILIES
@@ -208,7 +209,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
+@thinned("call", CALLS)
 def test_wrong_arguments_are_refused(call: str, many: int) -> None:
     """By default a quarter of the values, of each argument another one."""
     tried, refused = ODD if many else ODD[[*CALLS].index(call) % 4 :: 4], 0

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from thinned import thinned
 
 from planner.cli.app import main
 from planner.process.streams import INTERRUPTED
@@ -149,7 +150,7 @@ def test_little_is_imported_before_signals_count() -> None:
     assert not {"typing", "re", "importlib"} & set(done.stdout.split())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@thinned("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_after_the_last_line_changes_nothing(number: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _AT_THE_END.format(number=number), "make", "nosuch"],

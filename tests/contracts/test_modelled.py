@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from oracles import flushed_partitioning, hierarchical_partitioning, operator_partitioning
+from thinned import thinned
 
 from formulations.contract.family import Violation
 from formulations.flushed_partitioning.models import cpsat as flushed_cpsat
@@ -115,7 +116,7 @@ def test_a_solver_that_failed_leaves_its_plans_and_its_message(received: list[fl
     assert (answer.infeasible, answer.stop, answer.reason) == (False, Stop.COMPLETED, "S failed: tired")
 
 
-@pytest.mark.parametrize("room", [operator_cpsat, operator_milp])
+@thinned("room", [operator_cpsat, operator_milp])
 def test_all_partitions_of_operators(room: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = 0
     for seed in range(8):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from paths import ROOT
+from thinned import thinned
 
 import formulations
 import planner
@@ -41,10 +42,9 @@ def test_it_is_small() -> None:
 
 
 HERE = ("--problem", "bin_split.py:PROBLEM")
-slow = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("arguments", "words"),
     [
         (("list", "bin_split.py:PROBLEM"), "--bins N"),
@@ -60,12 +60,10 @@ slow = pytest.mark.slow
         (("make", "template", "bin_split.py:PROBLEM"), '"bins": 2'),
         (("make", "method", "bin_split.py:PROBLEM"), "Tensors"),
         (("validate", "five.json", *HERE, "--out", "a", "--methods", "cpsat"), "1 instance of bin_split"),
-        pytest.param(("validate", "five.json", *HERE, "--out", "b", "--jobs", "2"), "of bin_split", marks=slow),
+        (("validate", "five.json", *HERE, "--out", "b", "--jobs", "2"), "of bin_split"),
         (("bench", "five.json", *HERE, "--repeats", "1", "--methods", "largest-first,cpsat"), "11.1 %"),
         (("mine", "largest-first", *HERE, "--out", "worst.json", "--time-limit", "1"), "largest-first against cpsat"),
-        pytest.param(
-            ("report", "five.json", *HERE, "--out", "page.html", "--methods", "cpsat"), "page.html", marks=slow
-        ),
+        (("report", "five.json", *HERE, "--out", "page.html", "--methods", "cpsat"), "page.html"),
     ],
 )
 def test_every_command_takes_it(
@@ -87,7 +85,7 @@ def test_its_plans_are_read_again_and_judged(run: Run) -> None:
     assert code == 1 and "bin_of(4) is 2; expected one of 0, 1" in out
 
 
-@pytest.mark.parametrize("seed", range(2))
+@thinned("seed", range(2))
 def test_brute_force_is_the_witness_of_its_model(run: Run, seed: int) -> None:
     sizes = [1 + (7 * seed + 5 * number) % 11 for number in range(5)]
     instance = planner.load({**FIVE, "sizes": sizes}, problem="bin_split.py:PROBLEM")
@@ -101,7 +99,7 @@ def test_brute_force_is_the_witness_of_its_model(run: Run, seed: int) -> None:
     assert planner.check(instance, found[0].plan).feasible
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("change", "words"),
     [
         (("PROBLEM = Problem(", "OTHER = Problem("), "problem is 'PROBLEM'; expected one of OTHER"),

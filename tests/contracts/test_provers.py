@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from random_instances import LIMITS, warmed
 from small_instances import random_case
+from thinned import thinned
 
 from formulations import FAMILIES
 from formulations.contract.family import Claim, Family, Lazy, Method
@@ -63,13 +64,9 @@ UNITS = {
 #: Some infeasible instances of these families leave nothing that a model could be made of: more stages than operators,
 #: tiles that do not divide the devices, no column that fits. They are counted, no solver runs, and no solver is named.
 COUNTED = {
-    "amp_strategy": Prover.BOUNDS,
-    "layer_assignment": Prover.BOUNDS,
-    "mesh_tiling": Prover.BOUNDS,
-    "operator_partitioning": Prover.BOUNDS,
-    "operator_strategies": Prover.BOUNDS,
-    "stage_graph": Prover.SEARCH,
-}
+    "amp_strategy": Prover.BOUNDS, "layer_assignment": Prover.BOUNDS, "mesh_tiling": Prover.BOUNDS,
+    "operator_partitioning": Prover.BOUNDS, "operator_strategies": Prover.BOUNDS, "stage_graph": Prover.SEARCH,
+}  # fmt: skip
 #: The same for the flat problem's bound, which is a property of its terms.
 TERMS = {"stage_partitioning", "flushed_partitioning", "hierarchical_partitioning"}
 #: Whatever is drawn here of these families has a plan.
@@ -148,7 +145,7 @@ def _proved(name: str, method: str) -> dict[int, Result]:
     return found
 
 
-@pytest.mark.parametrize(("name", "method"), MODEL_METHODS)
+@thinned(("name", "method"), MODEL_METHODS, of=lambda name, _: name)
 def test_a_model_proves_without_the_others(monkeypatch: pytest.MonkeyPatch, name: str, method: str) -> None:
     family = warmed(name)
     known = _proved(name, method)
@@ -180,7 +177,7 @@ def test_a_model_proves_without_the_others(monkeypatch: pytest.MonkeyPatch, name
     assert proved[Status.OPTIMAL] and (proved[Status.INFEASIBLE] or name in NEVER_INFEASIBLE), proved
 
 
-@pytest.mark.parametrize(("name", "method"), EXACT_METHODS)
+@thinned(("name", "method"), EXACT_METHODS, of=lambda name, _: name)
 def test_an_exact_method_says_whose_proof_it_holds(name: str, method: str) -> None:
     everybody = {f"{family.name}/{each.name}" for family in FAMILIES for each in family.methods}
     own = {each.name for each in warmed(name).methods} - {method}

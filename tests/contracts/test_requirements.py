@@ -12,6 +12,7 @@ import pytest
 from random_instances import warmed
 from requirement_cases import compared, enumerated, required
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from formulations import FAMILIES
@@ -26,7 +27,7 @@ from solvers.outcome import Status
 WITH_VOCABULARY = [family.name for family in FAMILIES if family.vocabulary]
 
 
-@pytest.mark.parametrize("name", WITH_VOCABULARY)
+@thinned("name", WITH_VOCABULARY, 2)
 def test_methods_that_honour_requirements_agree_with_brute_force(name: str, cases: int) -> None:
     family = warmed(name)
     assert any(method.build is not None for method in family.methods if method.honours)
@@ -144,7 +145,7 @@ def instance_json(layers: int) -> dict[str, Any]:
 
 def test_stages_of_more_layers_than_any_good_plan_has() -> None:
     """On 16 layers the first stage takes at least 6: a model pruned by a plan with fewer calls that infeasible."""
-    for seed in range(3):
+    for seed in range(2):
         instance = planner.load("layers", layers=16, stages=8, seed=seed, require="layers(0) >= 6")
         found = [planner.solve(instance, method=method) for method in ("cpsat", "milp")]
         assert [each.status for each in found] == [Status.OPTIMAL, Status.OPTIMAL]

@@ -19,6 +19,7 @@ from fuzzing import assert_one_line, documented, places
 from load import allowed_s
 from paths import ROOT, SUPPORT
 from small_instances import family_named, random_case
+from thinned import thinned
 
 import planner
 from formulations import FAMILIES
@@ -122,9 +123,7 @@ def test_room_is_what_the_machine_and_the_limits_leave(monkeypatch: pytest.Monke
     assert 0 <= memory_budget.room() <= 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("family", "number"), [("operator_partitioning", 1), ("stage_graph", 0), ("stage_partitioning", 1)]
-)
+@thinned(("family", "number"), [("operator_partitioning", 1), ("stage_graph", 0), ("stage_partitioning", 1)])
 def test_choosing_and_refusing_are_quick(family: str, number: int) -> None:
     """Also where no method is made for the instance: 20,000 operators, or a million devices."""
     instance = ABSURD[family][number]()
@@ -214,7 +213,7 @@ def cases(name: str, count: int) -> list[Any]:
     return found[:count]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@thinned("name", NAMES, 2)
 def test_extreme_numbers_are_solved(name: str, many: int) -> None:
     """Every method answers or refuses in a line."""
     count = min(many, 100) or 2

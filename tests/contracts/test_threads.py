@@ -9,6 +9,7 @@ import pytest
 from branching_cases import iteration_graph
 from oracles.flushed_partitioning import random_flushed
 from strategies import random_stage_instance
+from thinned import thinned
 
 import planner
 from formulations.compiled import rows_in_threads
@@ -45,7 +46,9 @@ def answers(instance: StageInstance, threads: int, solve: Any = threshold.solve,
         (random_stage_instance, piper.solve, {"cutoff": "exact"}),
         (random_stage_instance, piper.solve_exact_knapsack, {"cutoff": "exact"}),
         (partial(random_flushed, same_weights=True, max_nodes=7), labels.solve, {}),
-        (lambda seed: iteration_graph(random.Random(f"threads {seed}")), search.solve, {}),
+        pytest.param(
+            lambda seed: iteration_graph(random.Random(f"threads {seed}")), search.solve, {}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_same_is_found_with_any_threads(made: Any, solve: Any, options: dict[str, str], cases: int) -> None:
@@ -67,7 +70,7 @@ def test_the_same_is_found_of_equal_layers() -> None:
         assert answers(instance, 2, solve).plan == answers(instance, 1, solve).plan is not None
 
 
-@pytest.mark.parametrize("entries_from", [2000, 0])
+@thinned("entries_from", [2000, 0])
 def test_a_table_of_all_optima_is_the_same(entries_from: int, monkeypatch: pytest.MonkeyPatch, cases: int) -> None:
     monkeypatch.setattr(frontier, "_ENTRIES_FROM", entries_from)
     for seed in range(max(6, cases // 10)):

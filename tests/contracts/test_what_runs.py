@@ -17,6 +17,7 @@ import pytest
 from ortools.sat.python import cp_model
 from random_instances import LIMITS, warmed
 from small_instances import random_case
+from thinned import thinned
 
 from formulations import FAMILIES
 from formulations.contract.family import Claim
@@ -75,7 +76,7 @@ def methods() -> Iterator[Any]:
                 yield pytest.param(family.name, method.name, id=f"{family.name}-{method.name}")
 
 
-@pytest.mark.parametrize(("name", "method"), list(methods()))
+@thinned(("name", "method"), methods(), of=lambda name, _: name)
 def test_everything_has_a_name_and_what_is_listed_runs(
     monkeypatch: pytest.MonkeyPatch, name: str, method: str, many: int
 ) -> None:

@@ -12,39 +12,25 @@ from typing import Any, NamedTuple
 
 import branching_cases
 import pytest
-from oracles import (
-    flushed_partitioning,
-    hierarchical_partitioning,
-    layer_assignment,
-    mesh_tiling,
-    microbatch_schedule,
-    operator_partitioning,
-    stage_partitioning,
-    tmpc_knapsack,
-)
+from oracles import layer_assignment, mesh_tiling, microbatch_schedule, operator_partitioning, tmpc_knapsack
 from small_instances import few_tiles
-from strategies import random_stage_instance
 
 import planner
 from formulations import FAMILIES
 from formulations.contract.rounding import amount_text, bytes_text, step_below
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule
 from instances.problems.hierarchical_partitioning import on_machines
 from instances.problems.microbatch_schedule import ScheduleInstance
 from instances.problems.operator_partitioning import OperatorInstance
 from instances.problems.pipeline_placement import PlacementInstance, place_on
-from instances.problems.stage_edits import change_tmpcs
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.files.settings import parse
 from solvers.outcome import Limits, Status, Watch
 
 BY_NAME = {family.name: family for family in FAMILIES}
-#: More devices than this are left to the exact methods.
-FEW = 6
 
 
 class Case(NamedTuple):
-    """A random instance, and whether one has a plan (``None``: too large for brute force)."""
+    """A random instance, and whether one has a plan."""
 
     make: Callable[[random.Random], Any]
     has_plan: Callable[[Any], bool | None]
@@ -59,34 +45,6 @@ class Claim(NamedTuple):
 
 
 # --- random instances, most of them without a plan
-
-
-def uneven(flat: StageInstance, rng: random.Random) -> StageInstance:
-    """Sizes that are no whole numbers, of any magnitude."""
-    scale = 10.0 ** rng.choice([-3, 0, 0, 2, 9, 11])
-
-    def sized(x: Tmpc) -> Tmpc:
-        a, b = (size * scale * rng.choice([1, rng.random()]) for size in (x.activation_bytes, x.static_bytes))
-        return replace(x, activation_bytes=a, static_bytes=b)
-
-    made = change_tmpcs(flat, sized)
-    return replace(made, memory_bytes=flat.memory_bytes * scale * rng.choice([0, rng.random(), rng.random()]))
-
-
-def stages(rng: random.Random, **fixed: Any) -> StageInstance:
-    given = {"max_nodes": 4, "max_devices": 4, "max_tmpcs": 3, **fixed}
-    return uneven(random_stage_instance(rng, **given), rng)
-
-
-def flushed(rng: random.Random) -> FlushedInstance:
-    made = flushed_partitioning.random_flushed(rng.randrange(10**9), same_weights=rng.random() < 0.7)
-    return replace(made, flat=uneven(made.flat, rng))
-
-
-def machines(rng: random.Random) -> Any:
-    make = rng.choice([hierarchical_partitioning.random_hierarchical, hierarchical_partitioning.tight_graph])
-    made = make(rng.randrange(10**9))
-    return replace(made, flat=uneven(made.flat, rng))
 
 
 def operators(rng: random.Random) -> OperatorInstance:
@@ -133,20 +91,7 @@ def schedules(rng: random.Random) -> ScheduleInstance:
     return replace(made, stages=tuple(parts), deadline_s=deadline)
 
 
-def few_devices(devices: int, answer: Callable[[], Any]) -> bool | None:
-    return answer() is not None if devices <= FEW else None
-
-
 CASES = {
-    "stage_partitioning": Case(
-        stages, lambda each: few_devices(each.num_devices, lambda: stage_partitioning.brute_force(each))
-    ),
-    "flushed_partitioning": Case(
-        flushed, lambda each: few_devices(each.flat.num_devices, lambda: flushed_partitioning.brute_force(each))
-    ),
-    "hierarchical_partitioning": Case(
-        machines, lambda each: hierarchical_partitioning.BruteForce(each).solve() is not None
-    ),
     "operator_partitioning": Case(operators, lambda each: operator_partitioning.optimum(each) is not None),
     "pipeline_placement": Case(placements, lambda each: operator_partitioning.optimum(each.operators) is not None),
     "tmpc_knapsack": Case(knapsacks, lambda each: tmpc_knapsack.optimum(each) is not None),
@@ -159,19 +104,7 @@ CASES = {
 
 def claims_of(name: str, instance: Any, sentence: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
     """Every part of the sentence as a claim; an unknown part is a failure."""
-    if name in ("stage_partitioning", "flushed_partitioning"):
-        flat = instance if name == "stage_partitioning" else instance.flat
-        yield from flat_claims(flat, sentence, figures)
-        if name == "flushed_partitioning":  # what is not said would not do
-            other = CASES[name].has_plan(replace(instance, schedule=Schedule.ONE_F_ONE_B))
-            assert other in (None, sentence.endswith("; so would --schedule 1f1b"))
-    elif name == "hierarchical_partitioning":
-        K2, K1 = (
-            f"{count} {noun}{'s' * (count > 1)}"
-            for count, noun in ((instance.num_machines, "machine"), (instance.devices_per_machine, "device"))
-        )
-        yield from memory_claim(sentence.removeprefix("infeasible: "), f"{K2} with {K1}", figures)
-    elif name == "microbatch_schedule":
+    if name == "microbatch_schedule":
         samples, *ways = re.split("; feasible with |, or with ", sentence)
         assert samples == f"infeasible: the stages need at least {figures['least_in_flight']} samples in flight"
         for stage, least in enumerate(figures["least_in_flight"]):
@@ -192,33 +125,6 @@ def claims_of(name: str, instance: Any, sentence: str, figures: Mapping[str, Any
         yield from map(typed, ways)
     else:
         yield from operator_claims(sentence, figures)
-
-
-def memory_claim(part: str, devices: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
-    if part == f"no memory would suffice with {devices}":
-        assert "least_memory_bytes" not in figures
-        yield Claim({"memory": "1e30"}, would_do=False)
-    else:
-        match = re.fullmatch(rf"{devices} of (?:[^(]* \()?(\S+) bytes\)? would suffice", part)
-        assert match, part
-        assert figures["least_memory_bytes"] == float(match[1])
-        yield Claim({"memory": match[1]}, least=("memory",))
-
-
-def flat_claims(flat: StageInstance, sentence: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
-    first, second, *others = sentence.removeprefix("infeasible: ").split("; ")
-    yield from memory_claim(first, f"{flat.num_devices} device{'s' * (flat.num_devices > 1)}", figures)
-    declared = re.escape(bytes_text(flat.memory_bytes))
-    match = re.fullmatch(rf"(\d+) devices? of {declared} would suffice", second)
-    if match:
-        assert figures["fewest_devices"] == int(match[1])
-        yield Claim({"devices": match[1]}, least=("devices",))
-    else:
-        assert re.fullmatch(f"no number of devices of {declared} would suffice", second), second
-        yield Claim({"devices": "200"}, would_do=False)
-    for other in others:
-        assert other == "so would --schedule 1f1b"
-        yield Claim({"schedule": "1f1b"})
 
 
 def with_room(instance: ScheduleInstance, stage: int, samples: int) -> ScheduleInstance:
@@ -303,9 +209,6 @@ def examine(name: str, seed: int) -> str | None:
 
 #: Claims that must have been made at least once.
 KINDS = {
-    "stage_partitioning": {"memory", "memory never", "devices", "devices never"},
-    "flushed_partitioning": {"memory", "memory never", "devices", "devices never", "schedule"},
-    "hierarchical_partitioning": {"memory", "memory never"},
     "operator_partitioning": {"memory", "stages", "memory stages", "devices", "devices stages variable-replicas"},
     "pipeline_placement": {"memory", "memory never"},
     "tmpc_knapsack": {"memory"},
@@ -315,14 +218,14 @@ KINDS = {
 
 
 def test_every_family_that_explains_is_examined() -> None:
-    assert {name for name, family in BY_NAME.items() if family.why_infeasible} == CASES.keys() == KINDS.keys()
+    """Those of flat problems say what `planner explain` finds, which is examined there (`test_explaining`)."""
+    flat = {"stage_partitioning", "flushed_partitioning", "hierarchical_partitioning"}
+    assert {name for name, family in BY_NAME.items() if family.why_infeasible} == CASES.keys() | flat
+    assert CASES.keys() == KINDS.keys()
 
 
 #: Seeds of rare claims.
-RARE = {
-    **{"stage_partitioning": (35,), "flushed_partitioning": (17, 139), "hierarchical_partitioning": (64,)},
-    **{"operator_partitioning": (36, 94, 138), "microbatch_schedule": (36,)},
-}
+RARE = {"operator_partitioning": (36, 94, 138), "microbatch_schedule": (36,)}
 
 
 @pytest.mark.parametrize("name", CASES)

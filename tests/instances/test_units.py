@@ -3,11 +3,15 @@
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from instances.errors import InstanceError, closest
+from instances.graph import depth_first_order, downsets, find_cycle, lifo_order, topological_order
 from instances.parameters import one_of, parse_amount, parse_count, parse_degrees, parse_flag, parse_names, within
 from instances.units import parse_bandwidth, parse_bytes, parse_time
 
@@ -15,19 +19,10 @@ from instances.units import parse_bandwidth, parse_bytes, parse_time
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        ("8GiB", 8 * 2**30),
-        ("8GB", 8e9),
-        ("8 gb", 8e9),
-        ("1.5KiB", 1536),
-        (".5MB", 5e5),
-        ("2TiB", 2 * 2**40),
-        ("3e9", 3e9),
-        ("12B", 12),
-        ("0", 0),
-        (7, 7),
-        (2.5, 2.5),
+        ("8GiB", 8 * 2**30), ("8GB", 8e9), ("8 gb", 8e9), ("1.5KiB", 1536), (".5MB", 5e5), ("2TiB", 2 * 2**40),
+        ("3e9", 3e9), ("12B", 12), ("0", 0), (7, 7), (2.5, 2.5),
     ],
-)
+)  # fmt: skip
 def test_bytes(text: Any, size: float):
     assert parse_bytes(text) == size
 
@@ -114,3 +109,61 @@ def test_errors_are_one_line_and_short():
     assert str(InstanceError.missing("f.json", "a")) == "f.json: a is missing; expected a value"
     assert closest("memry", ["memory", "devices"]) == " (closest: memory)"
     assert closest("zzz", ["memory"]) == ""
+
+
+DIAMOND = [(0, 1), (0, 2), (1, 3), (2, 3)]
+
+
+@st.composite
+def dags(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
+    """A DAG whose nodes are shuffled."""
+    n = draw(st.integers(1, 6))
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    kept = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    name = draw(st.permutations(range(n)))
+    return n, [(name[u], name[v]) for u, v in kept]
+
+
+def test_orders_of_a_diamond():
+    assert topological_order(4, DIAMOND) == [0, 1, 2, 3]
+    assert topological_order(4, DIAMOND, key=lambda node: -node) == [0, 2, 1, 3]
+    assert lifo_order(4, DIAMOND) == [0, 2, 1, 3]
+    assert depth_first_order(4, DIAMOND) == [0, 1, 2, 3]
+
+
+@given(dags())
+def test_orders_put_sources_before_targets(graph: tuple[int, list[tuple[int, int]]]):
+    n, edges = graph
+    for order in (topological_order(n, edges), lifo_order(n, edges), depth_first_order(n, edges)):
+        assert sorted(order) == list(range(n))
+        assert all(order.index(u) < order.index(v) for u, v in edges)
+    assert find_cycle(n, edges) == []
+
+
+def test_a_cycle_is_found_in_the_direction_of_its_edges():
+    edges = [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)]
+    cycle = find_cycle(5, edges)
+    assert sorted(cycle) == [1, 2, 3]
+    assert all(pair in edges for pair in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+    assert len(topological_order(5, edges)) < 5
+    assert find_cycle(1, [(0, 0)]) == [0]
+
+
+@given(dags())
+def test_downsets_are_the_sets_closed_under_successors(graph: tuple[int, list[tuple[int, int]]]):
+    n, edges = graph
+    closed = {
+        sum(bit << node for node, bit in enumerate(bits))
+        for bits in product((0, 1), repeat=n)
+        if all(bits[v] or not bits[u] for u, v in edges)
+    }
+    found = downsets(n, edges, 1000)
+    assert found is not None
+    assert set(found) == closed and len(found) == len(closed)
+    assert downsets(n, edges, len(closed)) is not None
+    assert downsets(n, edges, len(closed) - 1) is None
+
+
+@pytest.mark.parametrize("n", [1, 5, 40])
+def test_a_chain_has_one_downset_more_than_nodes(n: int):
+    assert len(downsets(n, [(i, i + 1) for i in range(n - 1)], 100) or []) == n + 1

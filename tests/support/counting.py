@@ -153,12 +153,8 @@ def why_infeasible(instance: Counting, limits: Limits, watch: Watch) -> tuple[st
 
 def _methods() -> tuple[Method[Counting, tuple[int, ...]], ...]:
     exact_ones = {
-        "patient": patient,
-        "stubborn": stubborn,
-        "nothing": nothing,
-        "bounded": bounded,
-        "forgetful": forgetful,
-    }
+        "patient": patient, "stubborn": stubborn, "nothing": nothing, "bounded": bounded, "forgetful": forgetful,
+    }  # fmt: skip
     heuristic = {
         function.__name__.replace("_", "-"): function
         for function in (crash, bad_plan, bad_bound, bad_claim, bad_proof, false_infeasible, false_bound, handlers)

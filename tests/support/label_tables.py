@@ -13,19 +13,12 @@ from instances.problems.stage_partitioning import StageInstance, Tmpc
 
 #: What a maker may get wrong, each in a way that true certificates do not show.
 FAULTS = (
-    "rounds the bound before a product with d",
-    "rounds the cost of a batch up",
-    "takes stages shorter than the bound only",
-    "takes memory below the limit only",
-    "counts in-flight micro-batches with a stage more",
-    "synchronises one replica too many",
-    "charges an edge inside the stage",
-    "keeps the label of fewest devices only",
-    "tries the largest degree only",
-    "grows by one layer at a time",
-    "leaves the last degree out",
-    "uses the first TMPC of a layer",
-)
+    "rounds the bound before a product with d", "rounds the cost of a batch up",
+    "takes stages shorter than the bound only", "takes memory below the limit only",
+    "counts in-flight micro-batches with a stage more", "synchronises one replica too many",
+    "charges an edge inside the stage", "keeps the label of fewest devices only", "tries the largest degree only",
+    "grows by one layer at a time", "leaves the last degree out", "uses the first TMPC of a layer",
+)  # fmt: skip
 
 
 class Maker:

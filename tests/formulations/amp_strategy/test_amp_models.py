@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from load import allowed_s
 from oracles.amp_strategy import brute_force, plans, random_instance
+from thinned import thinned
 
 import planner
 from formulations.amp_strategy import FAMILY
@@ -35,7 +36,7 @@ def alone(method: str, instance: AmpInstance, *, complete: bool) -> float:
     return found
 
 
-@pytest.mark.parametrize("complete", [False, True])
+@thinned("complete", [False, True], 2)
 @pytest.mark.parametrize("method", MODELS)
 def test_a_model_alone_agrees_with_brute_force(method: str, complete: bool, cases: int) -> None:
     for case in range(max(8, cases // 10)):
@@ -43,7 +44,7 @@ def test_a_model_alone_agrees_with_brute_force(method: str, complete: bool, case
         assert alone(method, instance, complete=complete) == pytest.approx(brute_force(instance), rel=2e-6), case
 
 
-@pytest.mark.parametrize("kind", ["tiling", "oriented"])
+@thinned("kind", ["tiling", "oriented"], 2)
 @pytest.mark.parametrize("method", MODELS)
 def test_placements_are_chosen_as_well(method: str, kind: str, cases: int) -> None:
     better = 0
@@ -68,7 +69,7 @@ def seconds_at(instance: AmpInstance, text: str, method: str) -> float:
     return float("inf") if found.objective is None else found.objective
 
 
-@pytest.mark.parametrize(
+@thinned(
     "text",
     [
         *("tp_degree == 2", "pp_degree <= 2", "microbatch > 8", "tp_degree == 3", "dp_degree >= 2", "layers(3) >= 2"),
@@ -113,12 +114,12 @@ def test_no_stage_is_empty(method: str) -> None:
     made = next(each for seed in range(99) if len((each := random_instance(random.Random(seed))).layers) > 5)
     instance = replace(made, requirements=("pp_degree == 4",))
     assert run(FAMILY, FAMILY.method(method), instance, Limits(), {}).status is Status.OPTIMAL
-    for stage in range(4):
+    for stage in range(2):
         empty = replace(instance, requirements=(*instance.requirements, f"layers({stage}) == 0"))
         assert run(FAMILY, FAMILY.method(method), empty, Limits(), {}).status is Status.INFEASIBLE
 
 
-@pytest.mark.parametrize("method", MODELS)
+@thinned("method", MODELS, 2)
 @pytest.mark.parametrize(
     "name", ["homogeneous", *(pytest.param(n, marks=pytest.mark.slow) for n in ("het_cluster", "het_model"))]
 )

@@ -104,18 +104,13 @@ PLAN = StrategyPlan(Degrees(1, 2, 2, 4), (8, 8, 8, 6), tuple(range(16)))
 @pytest.mark.parametrize(
     ("change", "rules"),
     [
-        ({}, set()),
-        ({"degrees": Degrees(1, 2, 2, 2)}, {"degrees"}),
-        ({"degrees": Degrees(1, 8, 1, 2)}, {"degrees"}),
-        ({"degrees": Degrees(0, 2, 2, 4)}, {"degrees"}),
-        ({"degrees": Degrees(3, 2, 2, 4)}, {"batch"}),
-        ({"lengths": (8, 8, 14)}, {"stages"}),
-        ({"lengths": (8, 8, 14, 0)}, {"empty"}),
-        ({"lengths": (8, 8, 8, 7)}, {"layers"}),
-        ({"placement": tuple(range(15, -1, -1))}, {"placement"}),
+        ({}, set()), ({"degrees": Degrees(1, 2, 2, 2)}, {"degrees"}), ({"degrees": Degrees(1, 8, 1, 2)}, {"degrees"}),
+        ({"degrees": Degrees(0, 2, 2, 4)}, {"degrees"}), ({"degrees": Degrees(3, 2, 2, 4)}, {"batch"}),
+        ({"lengths": (8, 8, 14)}, {"stages"}), ({"lengths": (8, 8, 14, 0)}, {"empty"}),
+        ({"lengths": (8, 8, 8, 7)}, {"layers"}), ({"placement": tuple(range(15, -1, -1))}, {"placement"}),
         ({"placement": (0,) * 16}, {"placement"}),
     ],
-)
+)  # fmt: skip
 def test_every_rule_is_named(change: dict[str, Any], rules: set[str]) -> None:
     instance = experiment("homogeneous", analytic_profiles())
     plan = replace(PLAN, **change)

@@ -112,6 +112,7 @@ def test_free_rings_beside_edges(seed: int) -> None:
     assert found.objective == pytest.approx(known.objective, rel=1e-9) and found.gap <= 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stages", "replicas"),
     [("dgx1", 4, 8), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("torus2d", 4, 4), ("dgx1", 8, 4)))],

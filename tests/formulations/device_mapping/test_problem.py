@@ -66,15 +66,11 @@ def test_rings_of_four_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("plan", "rule"),
     [
-        (Mapping(((0, 1),)), "stages"),
-        (Mapping(((0, 1), (2,))), "replicas"),
-        (Mapping(((0, 1), (2, 4))), "device"),
-        (Mapping(((0, 1), (2, -1))), "device"),
-        (Mapping(((0, 1), (2, 0))), "once"),
-        (Mapping(((0, 1), (2, 3)), ((0, 1),)), "rings"),
-        (Mapping(((0, 1), (2, 3)), ((0, 1), (0, 0))), "rings"),
+        (Mapping(((0, 1),)), "stages"), (Mapping(((0, 1), (2,))), "replicas"), (Mapping(((0, 1), (2, 4))), "device"),
+        (Mapping(((0, 1), (2, -1))), "device"), (Mapping(((0, 1), (2, 0))), "once"),
+        (Mapping(((0, 1), (2, 3)), ((0, 1),)), "rings"), (Mapping(((0, 1), (2, 3)), ((0, 1), (0, 0))), "rings"),
     ],
-)
+)  # fmt: skip
 def test_each_rule_alone(plan: Mapping, rule: str) -> None:
     assert {found.rule for found in violations(PAIR, plan)} == {rule}
     with pytest.raises(ValueError, match=r"\w"):
@@ -184,14 +180,10 @@ def test_a_dgx1_has_six_links_a_device() -> None:
 @pytest.mark.parametrize(
     ("kind", "devices", "given"),
     [
-        ("two-level", 6, {}),
-        ("torus2d", 12, {"sides": (2, 2)}),
-        ("torus2d", 8, {"sides": (2, 2, 2)}),
-        ("dgx1", 8, {"sides": (2, 4)}),
-        ("fig2", 5, {}),
-        ("ring", 4, {}),
+        ("two-level", 6, {}), ("torus2d", 12, {"sides": (2, 2)}), ("torus2d", 8, {"sides": (2, 2, 2)}),
+        ("dgx1", 8, {"sides": (2, 4)}), ("fig2", 5, {}), ("ring", 4, {}),
     ],
-)
+)  # fmt: skip
 def test_networks_that_do_not_exist(kind: str, devices: int, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         topology(kind, devices, **given)

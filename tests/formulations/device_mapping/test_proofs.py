@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from oracles.device_mapping import least_seconds, small_mappings
+from thinned import thinned
 
 import planner
 from formulations.device_mapping import FAMILY, exact
@@ -268,18 +269,12 @@ def test_cycles_are_counted() -> None:
 
 #: Optima in milliseconds (specification of the family's measured table), with the objective.
 KNOWN = [
-    ("fig2", "p2p", 2.3333),
-    ("hier16_8x2_chain", "p2p", 31.251),
-    ("hier16_4x4_chain", "full", 65.550),
-    ("dgx8_2x4_chain", "full", 41.911),
-    ("dgx8_4x2_chain", "full", 15.579),
-    ("dgx16_16x1_chain", "p2p", 19.608),
-    ("dgx16_4x4_chain", "allreduce", 24.041),
-    ("dgx16_8x2_chain", "full", 23.379),
-    ("dgx32_4x8_chain", "full", 39.291),
-    ("dgx32_8x4_chain", "allreduce", 17.616),
+    ("fig2", "p2p", 2.3333), ("hier16_8x2_chain", "p2p", 31.251), ("hier16_4x4_chain", "full", 65.550),
+    ("dgx8_2x4_chain", "full", 41.911), ("dgx8_4x2_chain", "full", 15.579), ("dgx16_16x1_chain", "p2p", 19.608),
+    ("dgx16_4x4_chain", "allreduce", 24.041), ("dgx16_8x2_chain", "full", 23.379),
+    ("dgx32_4x8_chain", "full", 39.291), ("dgx32_8x4_chain", "allreduce", 17.616),
     ("torus2d64_16x4_chain", "allreduce", 19.097),
-]
+]  # fmt: skip
 KNOWN_SLOW = [
     ("dgx32_8x4_chain", "full", 29.465),
     ("torus2d64_16x4_chain", "full", 27.396),
@@ -290,7 +285,7 @@ KNOWN_SLOW = [
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize(
+@thinned(
     ("name", "objective", "optimum_ms"),
     [*KNOWN, *(pytest.param(*known, marks=pytest.mark.slow) for known in KNOWN_SLOW)],
 )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from load import allowed_s
 from oracles.device_mapping import least_seconds, random_mapping
+from thinned import thinned
 
 import planner
 from formulations.device_mapping import FAMILY, exact, paper
@@ -65,7 +66,7 @@ def test_seeds_repeat_and_time_does_not_matter() -> None:
         assert near.solve(instance, Limits(seed=seed), Watch(), levels=1).plan is not None
 
 
-@pytest.mark.parametrize("most_starts", [1, 4])
+@thinned("most_starts", [1, 4], 2)
 def test_threads_share_the_moves(most_starts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of them make about as many as one, half of them each, and a seed still repeats."""
     instance = planner.load("random-blk-2", stages=4, replicas=4, objective="full")
@@ -277,6 +278,7 @@ def _needed(instance: DeviceMapping, node: int) -> set[int]:
     return {node} | near | ({s * R + each for each in range(R)} if instance.objective == "full" else set())
 
 
+@pytest.mark.slow
 def test_free_rings_are_found_and_stated() -> None:
     instance = planner.load("random-blk-2", stages=2, replicas=16, objective="full", ring="free")
     result = planner.solve(instance, method="anneal", options={"levels": 1})
@@ -298,7 +300,7 @@ MEASURED = (
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize(("name", "objective", "milliseconds"), MEASURED)
+@thinned(("name", "objective", "milliseconds"), MEASURED)
 def test_algorithm_1_on_published_files(published: Path, name: str, objective: str, milliseconds: float) -> None:
     instance = planner.load(published / "device_mapping" / f"{name}.json", objective=objective)
     result = planner.solve(instance, method="parmesan", limits=Limits(time_s=60))

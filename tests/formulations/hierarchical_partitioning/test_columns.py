@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from oracles.hierarchical_partitioning import BruteForce, random_hierarchical, tight_chain, tight_graph
+from thinned import thinned
 
 import planner
 from formulations.contract.quantities import resolve_requirement
@@ -225,7 +226,7 @@ def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
     assert [each.rule for each in broken] == ["required"]
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("required", "time"),
     [
         ((), 0.5),

@@ -46,15 +46,10 @@ def test_tied_parameters_count_once_in_a_stage() -> None:
 @pytest.mark.parametrize(
     ("lengths", "rules"),
     [
-        ((2, 2), set()),
-        ((4,), {"stages"}),
-        ((1, 1, 2), {"stages"}),
-        ((0, 4), {"empty"}),
-        ((5, -1), {"empty"}),
-        ((1, 2), {"layers"}),
-        ((3, 2), {"layers"}),
+        ((2, 2), set()), ((4,), {"stages"}), ((1, 1, 2), {"stages"}), ((0, 4), {"empty"}), ((5, -1), {"empty"}),
+        ((1, 2), {"layers"}), ((3, 2), {"layers"}),
     ],
-)
+)  # fmt: skip
 def test_every_rule_is_named(lengths: tuple[int, ...], rules: set[str]) -> None:
     assert {found.rule for found in FAMILY.judge(BY_HAND, LayerPlan(lengths))} == rules
     if rules:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from oracles.microbatch_schedule import optimum, random_instance, shared_instance
+from thinned import thinned
 
 import planner
 from formulations.microbatch_schedule import exact
@@ -121,7 +122,7 @@ def test_the_milps_root_is_the_optimum_where_a_stage_is_never_idle() -> None:
         assert found.status is Status.OPTIMAL and found.objective == pytest.approx(best)
 
 
-@pytest.mark.parametrize("objective", ["time", "memory"])
+@thinned("objective", ["time", "memory"], 2)
 @pytest.mark.parametrize("method", ["cpsat", "milp"])
 def test_deadlines_at_and_just_below_the_shortest_iteration(cases: int, objective: str, method: str) -> None:
     """HiGHS is asked with room around the deadline, and what it finds is compared with the deadline itself."""
@@ -203,7 +204,7 @@ def test_orders_that_trainers_run_bracket_the_optimum_of_chains_on_their_devices
     assert solved.keys() >= {"gpipe", "interleaved", "zb-h1"}
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("name", "chunks", "times", "room", "takes"),
     [
         ("gpipe", 1, (1, 2, None), 8, 33),
@@ -215,6 +216,7 @@ def test_orders_that_trainers_run_bracket_the_optimum_of_chains_on_their_devices
         ("zb-v", 2, (2, 2, 1), 8, 86),
         pytest.param("dualpipe-v", 2, (2, 2, 1), 9, 89, marks=pytest.mark.slow),
     ],
+    2,
 )
 def test_published_orders_take_their_seconds_and_chunks(
     name: str, chunks: int, times: tuple[float, float, float | None], room: int, takes: float
@@ -338,7 +340,7 @@ def test_the_model_alone_agrees_with_brute_force(cases: int, hinted: bool) -> No
         assert cpsat.run(below.model, LIMITS).infeasible
 
 
-@pytest.mark.parametrize("name", ["greedy", "1f1b", "kfkb", "best-of"])
+@thinned("name", ["greedy", "1f1b", "kfkb", "best-of"], 2)
 def test_heuristics_bracket_the_optimum(cases: int, name: str) -> None:
     rng = random.Random(name)
     found = 0
@@ -396,7 +398,7 @@ def test_the_automatic_scheduler_brackets_the_optimum(cases: int) -> None:
     assert best_of_all > cases // 2
 
 
-@pytest.mark.parametrize(("times", "room", "takes"), [((2, 2, 1), 4, 49), ((2, 2, 1), 7, 46), ((2, 3, 1), 8, 56)])
+@thinned(("times", "room", "takes"), [((2, 2, 1), 4, 49), ((2, 2, 1), 7, 46), ((2, 3, 1), 8, 56)])
 def test_the_automatic_scheduler_on_equal_stages(times: tuple[float, float, float], room: int, takes: float) -> None:
     """At the memory of ZB-H1 and ZB-H2 their time; where B is long, a micro-batch more makes it less (ZB-H2: 57 s)."""
     found = planner.solve(pipeline((0, 1, 2, 3), 8, *times, room), method="zb-auto")

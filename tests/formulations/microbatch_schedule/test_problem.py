@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from oracles.microbatch_schedule import optimum, plans, random_instance
+from thinned import thinned
 
 import planner
 from formulations.microbatch_schedule import FAMILY
@@ -34,13 +35,9 @@ TWO: dict[str, Any] = {
 }
 #: A message of one sample takes 0.5 + 1 / 2 seconds forward, one of two samples 0.5 + 2 / 2 backward.
 TASKS = [
-    [0, "F", 0, 0, 1],
-    [0, "F", 1, 1, 2],
-    [1, "F", 0, 3, 5],
-    [1, "B", 0, 5, 9],
-    [0, "B", 0, 10.5, 12.5],
+    [0, "F", 0, 0, 1], [0, "F", 1, 1, 2], [1, "F", 0, 3, 5], [1, "B", 0, 5, 9], [0, "B", 0, 10.5, 12.5],
     [0, "B", 1, 12.5, 14.5],
-]
+]  # fmt: skip
 
 
 def _instance(**changes: Any) -> ScheduleInstance:
@@ -205,7 +202,7 @@ def least(instance: ScheduleInstance) -> float:
 
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])
-@pytest.mark.parametrize(
+@thinned(
     "required",
     [
         ("in_flight(0) <= 1",),  # far slower than the greedy schedule
@@ -223,7 +220,7 @@ def test_schedules_far_from_the_greedy_one(method: str, required: tuple[str, ...
 
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])
-@pytest.mark.parametrize(
+@thinned(
     ("instance", "required"),
     [
         (pipeline((0, 1), 2, 1.0, 2.0, 1.0), ("in_flight(0) <= 1",)),
@@ -239,7 +236,7 @@ def test_requirements_on_split_passes_and_shared_devices(
     assert found.status is Status.OPTIMAL and found.objective == pytest.approx(least(instance), rel=1e-6)
 
 
-@pytest.mark.parametrize("method", ["cpsat", "milp"])
+@thinned("method", ["cpsat", "milp"], 2)
 def test_the_least_memory_with_requirements(method: str) -> None:
     instance = replace(chain(3, 4), objective="memory", requirements=("warm_up(1) == 2", "in_flight(2) >= 3"))
     found = planner.solve(instance, method=method)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from oracles.operator_partitioning import optimum, plans, random_instance, stage_memory
+from thinned import thinned
 
 import planner
 from formulations.operator_partitioning import FAMILY, exact
@@ -104,7 +105,7 @@ def test_models_agree_with_chains_of_downsets_on_more_operators(cases: int) -> N
 
 
 @pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
-@pytest.mark.parametrize("part", ["memory", "pooled", "stash", "additive"])
+@thinned("part", ["memory", "pooled", "stash", "additive"], 2)
 def test_models_let_in_what_fits_exactly_and_nothing_above(room: Any, part: str) -> None:
     operators = tuple(Operator(v, 1.0, 3.0, 5.0, 2.0) for v in range(4))
     tensors = (Tensor(0, (1, 2), 1.0), Tensor(1, (3,), 1.0), Tensor(2, (3,), 1.0))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from oracles.operator_partitioning import random_instance
+from thinned import thinned
 
 import planner
 from formulations.operator_partitioning import FAMILY, exact
@@ -201,7 +202,7 @@ def test_both_counts_are_the_ones_enumerated(count: str) -> None:
         assert FAMILY.evaluate(instance, plan) == slowest(cut, count == "pair")
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("name", "stages", "step", "percent"),
     [("resnet152", 8, "loss", 6.9), ("swin-l", 16, "clustering_loss", 10.2), ("swin-l", 16, "refinement_gain", 10.2)],
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from oracles.operator_partitioning import random_instance, stage_memory, stage_time
+from thinned import thinned
 
 import planner
 from formulations.operator_partitioning import FAMILY
@@ -294,14 +295,9 @@ def test_published_graphs_are_read(published: Path) -> None:
         if file.name != "LICENSE.txt":
             sizes[file.name.split(".")[0]] = len(planner.load(str(file)).operators)
     assert sizes == {
-        "inception_v3": 326,
-        "resnet50": 177,
-        "vgg16": 41,
-        "bert24_inference": 32,
-        "bert24_training": 32,
-        "bert_l-3_inference": 128,
-        "resnet50_inference": 177,
-    }
+        "inception_v3": 326, "resnet50": 177, "vgg16": 41, "bert24_inference": 32, "bert24_training": 32,
+        "bert_l-3_inference": 128, "resnet50_inference": 177,
+    }  # fmt: skip
     assert len(planner.load(str(published / "dnn_partitioning" / "bert24_training.json"), part="whole").operators) == 64
 
 
@@ -367,13 +363,14 @@ def test_bert_repeats_itself() -> None:
     assert sizes[1] - sizes[0] == 22 and sizes[2] - sizes[1] == 66
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("name", "stages"),
     [
         ("resnet50", 8),
         ("gnmt", 4),
         *(pytest.param(*each, marks=pytest.mark.slow) for each in (("semantic-fpn", 8), ("bert-l", 16))),
     ],
+    2,
 )
 def test_the_optimum_is_proved_and_not_above_the_published_flow(name: str, stages: int) -> None:
     instance = planner.load(name, stages=stages)

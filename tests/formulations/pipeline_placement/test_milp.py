@@ -95,14 +95,9 @@ def false_proof() -> PlacementInstance:
     """Eight operators on eight devices of three speeds, drawn at random."""
     computed, weights = (6, 8, 6, 6, 17, 12, 18, 15), (7, 0, 10, 4, 16, 16, 5, 13)
     sent = (
-        (0, (1, 3), 18),
-        (1, (2, 5), 17),
-        (2, (3, 5), 2),
-        (3, (4,), 12),
-        (4, (5, 6), 11),
-        (5, (6, 7), 14),
+        (0, (1, 3), 18), (1, (2, 5), 17), (2, (3, 5), 2), (3, (4,), 12), (4, (5, 6), 11), (5, (6, 7), 14),
         (6, (7,), 18),
-    )
+    )  # fmt: skip
     rows = ("04422244", "40442444", "44042412", "24401224", "22210422", "24424022", "44122204", "44242240")
     operators = tuple(Operator(v, float(c), float(w)) for v, (c, w) in enumerate(zip(computed, weights, strict=True)))
     tensors = tuple(Tensor(source, targets, float(size)) for source, targets, size in sent)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from oracles.device_mapping import least_seconds
 from oracles.pipeline_placement import optimum, random_instance
+from thinned import thinned
 
 import planner
 from formulations.device_mapping.definition import problem as mapping_problem
@@ -50,7 +51,7 @@ def test_joint_equals_brute_force_and_no_phase_beats_it(cases: int) -> None:
     assert strict  # decoupling costs something somewhere
 
 
-@pytest.mark.parametrize("objective", ["p2p", "allreduce", "full"])
+@thinned("objective", ["p2p", "allreduce", "full"])
 def test_volumes_may_take_far_longer_than_computing(objective: str) -> None:
     """Seconds of many magnitudes fit the integers of the model, on links that differ as much."""
     operators = tuple(Operator(v, 1e-9 * v, 1e9 * (3 - v)) for v in range(3))

@@ -100,6 +100,7 @@ def test_the_simple_bound_on_any_graph(cases: int) -> None:
             assert bound <= evaluate(instance, exact.plan) and by in ("bounds", "downsets")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [4, pytest.param(8, marks=pytest.mark.slow)])
 def test_models_of_the_evaluation_are_proved(devices: int) -> None:
     for instance in (candle_uno(devices=devices), dlrm(devices=devices), mmt(layers=3, devices=devices)):
@@ -166,6 +167,7 @@ def test_a_chain_that_keeps_nothing_has_no_replica_without_a_sample() -> None:
     assert EqualBranches(costs, Watch()).least(1.0, (1, 2)) > 4
 
 
+@pytest.mark.slow
 def test_operators_that_take_no_time_meet_a_target_of_zero() -> None:
     """And do not fit by a rounding error: two plans of nothing are compared by memory alone."""
     operator = Operator("0", AffineTime(0.0, 0.0), AffineTime(0.0, 0.0), 6e-6, 1e-6)

@@ -405,6 +405,7 @@ def test_a_model_that_takes_no_time(method: str) -> None:
     assert result.verified and result.objective == 0
 
 
+@pytest.mark.slow
 def test_sizes_of_each_stage_are_compiled_for_graphpipe_alone() -> None:
     """Their kernels take half of the time in which a method that begins with GraphPipe's plans is compiled."""
     code = """

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from branching_cases import least_of_all, random_graph
 from oracles.stage_graph import plans
+from thinned import thinned
 
 import planner
 from formulations.modelling.solve_model import prove
@@ -34,7 +35,7 @@ def solved(method: str, instance: StageGraph, *, complete: bool) -> float | None
     return found
 
 
-@pytest.mark.parametrize("complete", [False, True])
+@thinned("complete", [False, True], 2)
 @pytest.mark.parametrize("method", MODELS)
 def test_one_model_has_the_plans_of_all_sizes(method: str, complete: bool, cases: int) -> None:
     feasible = 0
@@ -74,7 +75,7 @@ def test_the_hint_of_the_columns_is_the_first_plan() -> None:
     assert seen > 2
 
 
-@pytest.mark.parametrize(
+@thinned(
     "text", ["devices_of(0) <= 1", "num_stages >= 2", "idle_devices == 1", "in_flight_of(0) >= 4", "microbatch <= 2"]
 )
 def test_requirements_on_a_device_graph(text: str) -> None:

@@ -231,14 +231,10 @@ def test_bad_files_are_one_line(changed: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     "forward",
     [
-        {"samples": [1, 2], "seconds": [2, 1]},
-        {"samples": [2, 1], "seconds": [1, 2]},
-        {"samples": [1, 2], "seconds": [1, 3]},
-        {"samples": [1], "seconds": []},
-        {"per_sample_s": -1},
-        {"fixed_s": 1},
+        {"samples": [1, 2], "seconds": [2, 1]}, {"samples": [2, 1], "seconds": [1, 2]},
+        {"samples": [1, 2], "seconds": [1, 3]}, {"samples": [1], "seconds": []}, {"per_sample_s": -1}, {"fixed_s": 1},
     ],
-)
+)  # fmt: skip
 def test_bad_times_are_one_line(forward: dict[str, Any]) -> None:
     content = to_json(DIAMOND)
     content["operators"][1]["forward"] = forward

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance
+from thinned import thinned
 
 import planner
 from formulations.stage_partitioning import baselines
@@ -189,7 +190,7 @@ METHOD = {"equi": "equi", "equinotp": "equi-no-tp", "equinnotp": "equi-no-tp"}
 
 @pytest.mark.paper
 @pytest.mark.parametrize("most", [8, pytest.param(512, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("mode", [*RESTRICTED, *METHOD])
+@thinned("mode", [*RESTRICTED, *METHOD], 2)
 def test_released_baselines(published: Path, mode: str, most: int) -> None:
     """Every setting up to so many devices that the released program was run with."""
     rows = [json.loads(line) for line in (published / "piper" / "released_results.jsonl").read_text().splitlines()]

@@ -282,21 +282,15 @@ def _stage(nodes: str, d: int = 1, t: int = 1, tmpc: str = "x") -> dict:
 @pytest.mark.parametrize(
     ("stages", "says"),
     [
-        ([_stage("a"), _stage("b")], None),
-        ([_stage("b")], "every layer in one stage"),
+        ([_stage("a"), _stage("b")], None), ([_stage("b")], "every layer in one stage"),
         ([_stage("ab"), _stage("b")], "every layer in one stage"),
-        ([_stage("aa"), _stage("b")], "every layer in one stage"),
-        ([], "every layer in one stage"),
-        ([_stage("a"), _stage("bc")], "an unknown one"),
-        ([_stage("ab"), _stage("")], "without layers"),
-        ([_stage("b"), _stage("a")], "runs backwards"),
-        ([_stage("a", tmpc="y"), _stage("b")], "TMPCs at t = 1"),
-        ([_stage("a", t=2), _stage("b")], "TMPCs at t = 2"),
-        ([_stage("a", d=4), _stage("b")], "d = 4"),
-        ([_stage("a", d=3), _stage("b")], "4 devices"),
-        ([_stage("a", d=2), _stage("b", d=2)], "4 devices"),
+        ([_stage("aa"), _stage("b")], "every layer in one stage"), ([], "every layer in one stage"),
+        ([_stage("a"), _stage("bc")], "an unknown one"), ([_stage("ab"), _stage("")], "without layers"),
+        ([_stage("b"), _stage("a")], "runs backwards"), ([_stage("a", tmpc="y"), _stage("b")], "TMPCs at t = 1"),
+        ([_stage("a", t=2), _stage("b")], "TMPCs at t = 2"), ([_stage("a", d=4), _stage("b")], "d = 4"),
+        ([_stage("a", d=3), _stage("b")], "4 devices"), ([_stage("a", d=2), _stage("b", d=2)], "4 devices"),
     ],
-)
+)  # fmt: skip
 def test_plans_that_break_one_rule_are_rejected(stages: list, says: str | None) -> None:
     """Two layers of 4 s and 2 bytes for a micro-batch in flight; three devices of 20 bytes."""
     layers = tuple(Layer(v, {1: (Tmpc("x", 4.0, 0.0, 2.0, 0.0),)}) for v in "ab")

@@ -179,12 +179,8 @@ def test_every_entry_is_feasible_as_it_is(name: str):
 def test_the_optimum_is_near_that_of_the_published_profile(published: Path, devices: int, memory: str):
     # 20 % is required; instances/generators/transformer.py states 5.4 % at most.
     overrides = {
-        "devices": devices,
-        "memory": memory,
-        "microbatches": 512,
-        "bandwidth": "25GiB/s",
-        "cost-model": "released",
-    }
+        "devices": devices, "memory": memory, "microbatches": 512, "bandwidth": "25GiB/s", "cost-model": "released",
+    }  # fmt: skip
     content = json.loads((published / "piper" / "bert32a100.json").read_text())
     profiled = optimum(FAMILY.read(content, "bert32a100", overrides))
     analytic = optimum(FAMILY.read(CATALOG["bert32"].make(published_conventions=True), "bert32", overrides))

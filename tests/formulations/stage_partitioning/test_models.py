@@ -14,6 +14,7 @@ from model_checks import check_answer, check_pinned, hair_too_large, knowing, lo
 from oracles.stage_partitioning import brute_force
 from small_instances import random_case
 from strategies import random_stage_instance, with_magnitudes
+from thinned import thinned
 
 import planner
 import solvers.milp.backend
@@ -72,7 +73,7 @@ def decided_by(name: str) -> StageInstance:
 
 @ALL
 @pytest.mark.parametrize("change", [-1, 0, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["memory_bytes", "num_devices", "num_microbatches"])
+@thinned("name", ["memory_bytes", "num_devices", "num_microbatches"])
 def test_a_budget_holds_below_at_and_above(
     models: ModuleType, name: str, change: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +135,7 @@ def test_no_false_optimum_of_tight_tolerances() -> None:
     assert evaluate(instance, model.decode(run.values)) == pytest.approx(25.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, 3])
+@thinned("seed", [0, 3], 2)
 def test_no_false_optimum_of_an_order_of_rows(seed: int) -> None:
     """In the order of the model HiGHS 1.12 proves 5.125 with the seeds 0 and 3; in most other orders it is right."""
     instance = random_case("stage_partitioning", 4, 214)
@@ -142,7 +143,7 @@ def test_no_false_optimum_of_an_order_of_rows(seed: int) -> None:
     assert answer.bound is not None and answer.bound <= 5.0833334
 
 
-@pytest.mark.parametrize("seed", range(2))
+@thinned("seed", range(2), 2)
 def test_no_false_optimum_of_presolve(seed: int) -> None:
     """HiGHS 1.12 proves 7 with every seed, and in most orders of rows and columns, unless its presolve is off."""
     answer = milp.solve(random_case("stage_partitioning", 4, 7624), Limits(seed=seed), Watch())

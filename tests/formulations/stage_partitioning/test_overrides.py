@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, stage_instances
+from thinned import thinned
 
 import planner
 from formulations.stage_partitioning import FAMILY
@@ -53,13 +54,9 @@ def test_numbers():
     assert (changed.num_devices, changed.memory_bytes, changed.bandwidth) == (8, 8 * 2**30, 26843545600.0)
     assert (changed.num_microbatches, changed.max_dp_degree, changed.exactly) == (16, 3, True)
     assert changed.options == {
-        "devices": 8,
-        "memory": 8.0 * 2**30,
-        "bandwidth": 26843545600.0,
-        "microbatches": 16,
-        "max-dp": 3,
+        "devices": 8, "memory": 8.0 * 2**30, "bandwidth": 26843545600.0, "microbatches": 16, "max-dp": 3,
         "exactly": True,
-    }
+    }  # fmt: skip
     assert apply(cost_model="released").cost_model is CostModel.RELEASED
 
 
@@ -230,7 +227,7 @@ def test_a_longer_bert(published: Path):
         read_published(published, "bert32a100", layers=31)
 
 
-@pytest.mark.parametrize("given", [{}, {"cost_model": "released"}, {"cost_model": "paper"}])
+@thinned("given", [{}, {"cost_model": "released"}, {"cost_model": "paper"}])
 def test_every_result_says_under_which_cost_model(given: dict[str, str], tmp_path: Path) -> None:
     """Also where it is the instance's own, and where it was changed in Python."""
     instance = planner.load("diamond", **given)

@@ -123,19 +123,14 @@ def test_a_feasible_plan_breaks_no_rule():
 @pytest.mark.parametrize(
     ("tried", "rule"),
     [
-        (plan(stage(1), stage(2)), "cover"),
-        (plan(stage(1), stage(2, 1), stage(3)), "cover"),
-        (plan(stage(1, 2), stage(3), stage()), "cover"),
-        (plan(stage(1, 2, 3, 7)), "cover"),
-        (plan(stage(1), stage(2, 3, d=2, n2="z")), "tmpc"),
-        (plan(stage(1, t=2), stage(2, 3)), "tmpc"),
-        (plan(stage(1), stage(2, t=2, n2="y"), stage(3)), "tmpc"),
-        (plan(stage(1, 3, n3="x"), stage(2)), "order"),
-        (plan(stage(2, 3), stage(1)), "order"),
-        (plan(stage(1), stage(2, 3, d=4)), "devices"),
+        (plan(stage(1), stage(2)), "cover"), (plan(stage(1), stage(2, 1), stage(3)), "cover"),
+        (plan(stage(1, 2), stage(3), stage()), "cover"), (plan(stage(1, 2, 3, 7)), "cover"),
+        (plan(stage(1), stage(2, 3, d=2, n2="z")), "tmpc"), (plan(stage(1, t=2), stage(2, 3)), "tmpc"),
+        (plan(stage(1), stage(2, t=2, n2="y"), stage(3)), "tmpc"), (plan(stage(1, 3, n3="x"), stage(2)), "order"),
+        (plan(stage(2, 3), stage(1)), "order"), (plan(stage(1), stage(2, 3, d=4)), "devices"),
         (plan(stage(1), stage(2, 3, d=2, t=2)), "devices"),
     ],
-)
+)  # fmt: skip
 def test_a_plan_that_breaks_one_rule_is_rejected_by_its_name(tried: StagePlan, rule: str):
     roomy = replace(CHAIN, memory_bytes=1000, num_microbatches=8)
     assert set(rules(roomy, tried)) == {rule}

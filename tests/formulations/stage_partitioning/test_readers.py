@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from thinned import thinned
 
 import planner
 from formulations.stage_partitioning import FAMILY
@@ -49,14 +50,9 @@ def piper() -> dict[str, Any]:
 
     def tmpc(before: list[int], after: list[int]) -> dict[str, Any]:
         return {
-            "id": "vanilla",
-            "timePerSample": 0.5,
-            "parameterSize": 8.0,
-            "memoryUsageA": 2.0,
-            "memoryUsageB": 1.0,
-            "syncTimeFw": {str(u): 1.0 for u in before},
-            "syncTimeBw": {str(w): 2.0 for w in after},
-        }
+            "id": "vanilla", "timePerSample": 0.5, "parameterSize": 8.0, "memoryUsageA": 2.0, "memoryUsageB": 1.0,
+            "syncTimeFw": {str(u): 1.0 for u in before}, "syncTimeBw": {str(w): 2.0 for w in after},
+        }  # fmt: skip
 
     return {
         "maxDevices": 10,
@@ -283,7 +279,7 @@ def printed(value: float) -> float:
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize(("name", "devices", "memory", "microbatches", "optimum"), OPTIMA)
+@thinned(("name", "devices", "memory", "microbatches", "optimum"), OPTIMA, 2)
 def test_optimum(
     published: Path, name: str, devices: int, memory: str, microbatches: int | None, optimum: float
 ) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from thinned import thinned
 
 import planner
 from formulations.compiled.downsets import all_downsets
@@ -38,26 +39,12 @@ PLAN = StagePlan(
 @pytest.mark.parametrize(
     ("quantity", "value"),
     [
-        ("num_stages", 2),
-        ("num_devices", 4),
-        ("same_stage(b, c)", 1),
-        ("same_stage(a, c)", 0),
-        ("same_stage(a, a)", 1),
-        ("stage_of(a)", 0),
-        ("stage_of(c)", 1),
-        ("nodes(0)", 1),
-        ("nodes(1)", 2),
-        ("nodes(2)", 0),
-        ("tp_degree(0)", 1),
-        ("tp_degree(1)", 2),
-        ("tp_degree(2)", 0),
-        ("dp_degree(0)", 2),
-        ("dp_degree(1)", 1),
-        ("dp_degree(2)", 0),
-        ("tp_degree_of(c)", 2),
-        ("dp_degree_of(a)", 2),
+        ("num_stages", 2), ("num_devices", 4), ("same_stage(b, c)", 1), ("same_stage(a, c)", 0),
+        ("same_stage(a, a)", 1), ("stage_of(a)", 0), ("stage_of(c)", 1), ("nodes(0)", 1), ("nodes(1)", 2),
+        ("nodes(2)", 0), ("tp_degree(0)", 1), ("tp_degree(1)", 2), ("tp_degree(2)", 0), ("dp_degree(0)", 2),
+        ("dp_degree(1)", 1), ("dp_degree(2)", 0), ("tp_degree_of(c)", 2), ("dp_degree_of(a)", 2),
     ],
-)
+)  # fmt: skip
 def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
     instance = chain()
     found, arguments = resolve_requirement(VOCABULARY, instance, parse(f"{quantity} == 0"))
@@ -71,7 +58,7 @@ def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
 @pytest.mark.parametrize(
     "method", [pytest.param(each, marks=pytest.mark.slow if "columns" in each else ()) for each in METHODS]
 )
-@pytest.mark.parametrize(
+@thinned(
     ("required", "time"),
     [
         (["num_devices <= 1"], 3.0),

@@ -19,7 +19,7 @@ from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tm
 from instances.problems.training_strategy import StrategyInstance
 from planner.analysis import alternatives as study
 from planner.analysis.alternatives import alternatives
-from planner.analysis.pareto import Front, pareto
+from planner.analysis.pareto import pareto
 from planner.cli.app import main
 from planner.files.load import family_of
 from solvers.outcome import Limits, Status
@@ -143,13 +143,6 @@ def test_requirements_stay() -> None:
     instance = replace(planner.load("chain8", memory="60MB"), requirements=("num_stages <= 2",))
     found = alternatives(instance, planner.solve(instance, exact=True), count=4)
     assert len(found.plans) == 4 and all(len(each["plan"]["stages"]) <= 2 for each in found.plans)
-
-
-def test_no_plan_has_no_alternatives() -> None:
-    instance = planner.load("chain8", memory="1MB")
-    first = planner.solve(instance, exact=True)
-    found = alternatives(instance, first, count=3)
-    assert first.status is Status.INFEASIBLE and not found.plans and found.is_complete
 
 
 def test_what_is_not_proved_is_said_to_be_incomplete() -> None:
@@ -298,9 +291,3 @@ def test_what_was_known_when_the_time_was_over() -> None:
     assert not front.is_complete and len(front.points) == 1 and front.to_json()["complete"] is False
     unproved = pareto(instance, AXES[0], replace(first, status=Status.FEASIBLE))
     assert not unproved.is_complete and len(unproved.points) == 1 and unproved.effort.solved == 0
-
-
-def test_no_plan_has_an_empty_front() -> None:
-    instance = planner.load("chain8", memory="1MB")
-    front = pareto(instance, AXES[0], planner.solve(instance, exact=True))
-    assert isinstance(front, Front) and front.is_complete and not front.points

@@ -107,6 +107,9 @@ def test_a_schedule_by_hand() -> None:
     assert [each.name for each in found.conflict] == ["schedule", "devices", "memory", 0]
     named = {each.change: each.amount for each in found.repairs}
     assert named["memory"] == named["devices"] == 2 and "schedule" in named and "microbatches" not in named
+    assert found.reason.endswith("; so would --schedule 1f1b")
+    less = planner.explain(flush_pipeline(layers_of(0.5, 1.0, 0.0, 1, 1), Schedule.GPIPE))
+    assert less.reason and "schedule" not in less.reason
 
 
 def test_strategies_by_hand() -> None:

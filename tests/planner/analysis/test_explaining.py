@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -59,6 +60,10 @@ def test_the_reason_of_solve_is_its_first_line_and_agrees_with_the_repairs(cases
         found = planner.explain(instance)
         assert found.reason and found.reason in result.reason, (found.reason, result.reason)
         assert next(_lines(found)) == f"{instance.name} ({name}): {found.reason}"
+        least = re.search(r"of (?:[^(;]* \()?(\S+) bytes\)? would suffice", found.reason.partition("; ")[0])
+        if name != "operator_partitioning":
+            assert (float(least[1]) if least else None) == result.stats.get("least_memory_bytes"), found.reason
+            assert least or "no memory would suffice with " in found.reason
         figures = {"memory": "least_memory_bytes", "devices": "fewest_devices"}
         for each in found.repairs:
             known = result.stats.get(figures.get(each.change, ""))

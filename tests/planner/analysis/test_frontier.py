@@ -71,12 +71,6 @@ def test_a_limit_leaves_no_table(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert json.loads(capsys.readouterr().out)["time_per_sample"] is None and not out.exists()
 
 
-def test_from_python() -> None:
-    found = frontier(planner.load("chain8", devices=3, memory="10GB"), limits=Limits(time_s=60))
-    assert found.stop is Stop.PROVED and None not in found.best
-    assert found.best[2] < found.best[0]
-
-
 SIZE = ["chain8", "--devices", "3", "--microbatches", "3", "--memory", "40MB"]
 
 
@@ -149,14 +143,6 @@ def test_frames_ticks_and_what_hatches_mean() -> None:
     assert sorted(cell["said"] for cell in cells.values()) == ["100 ms", "200 ms", "50 ms", "no plan"]
     assert [cell["frame"] for cell in cells.values()].count("best") == 1
     assert chart.spec["layer"][0]["encoding"]["color"]["title"] == "time, ms"
-
-
-@pytest.mark.slow
-def test_a_picture(tmp_path: Path) -> None:
-    pytest.importorskip("vl_convert")
-    picture = tmp_path / "map.svg"
-    assert main(["frontier", *SIZE, "--memories", "80MB", "--plot", str(picture), "--quiet"]) == 0
-    assert picture.read_text().startswith("<svg")
 
 
 def test_a_limit_leaves_no_map() -> None:

@@ -200,13 +200,3 @@ def test_letters_of_sentences_are_keys_where_a_model_declares_no_words() -> None
     model = planner.model(planner.load("knapsack"), "milp", complete=True)
     index = next(iter(model.model.chosen))
     assert model.variable("chosen", v=index[0], j=index[1]) is model.model.chosen[index]
-
-
-def test_sums_of_times() -> None:
-    """The sum of two stages' times is at most what it is in the best plan for it."""
-    model = planner.model(planner.load("chain8", memory="60MB", devices=4, first=5), "cpsat", complete=True)
-    own = model.minimise(sum(model.expression("stage_time", stage=j) for j in range(5))).solve(LIMITS).own
-    pyomo = planner.model(planner.load("chain8", memory="60MB", devices=4, first=5), "milp", complete=True)
-    rows = [row.body + pyomo.model.time for row in pyomo.model.stage_time.values()]
-    other = pyomo.minimise(sum(rows), unit="s", scale=pyomo.scale).solve(LIMITS).own
-    assert own is not None and other is not None and own["objective"] == pytest.approx(other["objective"], rel=1e-5)

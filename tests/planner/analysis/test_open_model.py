@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import highspy
 import numpy as np
 import pytest
+from solved_by_highs import solved_by_highs
 
 import planner
 from formulations.amp_strategy.models import cpsat, milp
@@ -26,17 +26,6 @@ from solvers.outcome import Limits, Status, Stop, Watch
 
 def opened(method: str = "milp", **more: Any) -> OpenModel:
     return planner.model(planner.load("layers", layers=8, stages=3), method, **more)
-
-
-def solved_elsewhere(model: Path) -> Path:
-    """HiGHS on a file, and its solution file; what planner knows of the model does not take part."""
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    highs.readModel(str(model))
-    highs.run()
-    solution = model.with_suffix(".sol")
-    highs.writeSolution(str(solution), 0)
-    return solution
 
 
 def test_groups_have_sentences_and_sources() -> None:
@@ -92,10 +81,6 @@ def test_what_states_no_requirement() -> None:
     assert model.require(model.layers(one) <= one).instance.requirements == ("layers(1) <= 1",)
 
 
-def test_complete_models_leave_nothing_out() -> None:
-    assert opened(complete=True).sizes().variables > opened().sizes().variables
-
-
 def test_requirements_in_four_spellings() -> None:
     texts = opened().require("layers(0) >= 4", "not same_stage(6, 7)").instance.requirements
     model = opened()
@@ -120,7 +105,7 @@ def test_solutions_of_files_are_judged(tmp_path: Path, suffix: str) -> None:
     model.write(str(path))
     beside = json.loads(Path(f"{path}.json").read_text())
     assert beside["instance"]["requirements"] == ["layers(0) >= 4"] and "carries(0,0,4)" in beside["variables"]
-    found, own = model.read_solution(str(solved_elsewhere(path))), model.solve()
+    found, own = model.read_solution(str(solved_by_highs(path)[1])), model.solve()
     assert found.verified and found.bound is None and found.status is Status.FEASIBLE
     assert found.objective == pytest.approx(own.objective, rel=1e-6)
     # The same solution does not meet another requirement.
@@ -165,7 +150,7 @@ def test_cpsat_models_are_written_and_read(tmp_path: Path) -> None:
     model.write(str(tmp_path / "model.json"))
     assert json.loads((tmp_path / "model.json").read_text())["variables"][0]["name"] == "begun[1,1]"
     model.write(str(tmp_path / "model.lp"))  # nothing of it is left out
-    assert model.read_solution(str(solved_elsewhere(tmp_path / "model.lp"))).objective == model.solve().objective
+    assert model.read_solution(str(solved_by_highs(tmp_path / "model.lp")[1])).objective == model.solve().objective
     with pytest.raises(UsageError, match=r"\.pb\.txt"):
         model.write(str(tmp_path / "model.nl"))
 
@@ -186,7 +171,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown["root_bound"] > 0 and {"name", "kind", "count", "says", "source"} == set(shown["groups"][0])
     assert main([*given, "--root"]) == 0
     assert "root bound" in capsys.readouterr().out
-    assert main([*given, "--read", str(solved_elsewhere(path)), "--json"]) == 0
+    assert main([*given, "--read", str(solved_by_highs(path)[1]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verified"]
     assert main([*given[:-1], "layers(0) >= 5", "--read", str(path.with_suffix(".sol"))]) == 1
     for wrong in ([*given, "--write", str(tmp_path / "m.xyz")], [*given, "--method", "nobody"]):
@@ -225,10 +210,14 @@ def test_a_relaxation_ends_once_its_watch_is_stopped(monkeypatch: pytest.MonkeyP
     assert not found.infeasible
 
 
-def test_without_time_there_is_no_model(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*MODEL, "--time-limit", "0"]) == 3
+@pytest.mark.parametrize("more", [["--root"], ["--read", "a.sol"]])
+def test_without_time_there_is_no_model(more: list[str], capsys: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.sol").write_text("x 1\n")
+    given = [*MODEL[:-1], *more, "--time-limit", "0"]
+    assert main(given) == 3
     assert "milp: the model was not built (time_limit)" in capsys.readouterr().out
-    assert main([*MODEL, "--time-limit", "0", "--json"]) == 3
+    assert main([*given, "--json"]) == 3
     shown = json.loads(capsys.readouterr().out)
     assert shown["variables"] is None and shown["reason"] == "the model was not built (time_limit)"
 

@@ -1,6 +1,5 @@
 """Files of solutions: as each solver writes them, and what is no solution of the model, in one line."""
 
-import json
 import re
 import tempfile
 import time
@@ -8,8 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import highspy
 import pytest
+from solved_by_highs import solved_by_highs
 
 import planner
 from instances.errors import InstanceError
@@ -26,16 +25,12 @@ def opened() -> OpenModel:
 @cache
 def solved() -> tuple[dict[str, float], float, str]:
     """Values of all variables that are not 0, the objective, and HiGHS's own file."""
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
     folder = Path(tempfile.mkdtemp())
     opened().write(str(folder / "model.lp"))
-    highs.readModel(str(folder / "model.lp"))
-    highs.run()
-    highs.writeSolution(str(folder / "a.sol"), 0)
+    highs, solution = solved_by_highs(folder / "model.lp")
     names = highs.getLp().col_names_
     values = {name: value for name, value in zip(names, highs.getSolution().col_value, strict=True) if value}
-    return values, highs.getInfo().objective_function_value, (folder / "a.sol").read_text()
+    return values, highs.getInfo().objective_function_value, solution.read_text()
 
 
 def scip(values: dict[str, float], objective: float) -> str:
@@ -208,15 +203,11 @@ def test_one_variable_in_two_spellings_is_named_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '<variable name="a" ' * 200_000,
-        "carries( " * 400_000,
-        "a" * 4_000_000,
-        "carries(" + "(" * 2_000_000 + ") 1",
-        "x 1\n" * 200_000,
-        "objective value " * 200_000,
+        '<variable name="a" ' * 200_000, "carries( " * 400_000, "a" * 4_000_000, "carries(" + "(" * 2_000_000 + ") 1",
+        "x 1\n" * 200_000, "objective value " * 200_000,
     ],
     ids=["xml", "words", "word", "brackets", "lines", "objective"],
-)
+)  # fmt: skip
 def test_large_files_are_refused_in_time(text: str, tmp_path: Path) -> None:
     began = time.process_time()
     with pytest.raises(InstanceError):
@@ -264,14 +255,3 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path in (tmp_path / "no.sol", tmp_path):
         assert main([*given, str(path)]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_without_time_for_the_model_nothing_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "a.sol"
-    path.write_text("x 1\n")
-    given = ["model", "chain8", "--method", "milp-columns", "--read", str(path), "--time-limit", "0"]
-    assert main(given) == 3
-    assert "the model was not built (time_limit)" in capsys.readouterr().out
-    assert main([*given, "--json"]) == 3
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["variables"] is None and shown["reason"] == "the model was not built (time_limit)"

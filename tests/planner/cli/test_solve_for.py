@@ -95,15 +95,9 @@ def test_text_says_all_and_its_command_exports(run: Run, trainer: str) -> None:
 @pytest.mark.parametrize("rule", ["tp_degree == 1", "pp_degree == 1 and tp_degree == 1 and dp_degree == 4"])
 def test_next_best_is_the_best_of_other_degrees(run: Run, rule: str) -> None:
     asked = (
-        "solve",
-        "model.json",
-        "--memory",
-        "1GB",
-        "--for",
-        "torch",
-        "--json",
+        "solve", "model.json", "--memory", "1GB", "--for", "torch", "--json",
         *(x for r in rule.split(" and ") for x in ("--require", r)),
-    )
+    )  # fmt: skip
     found = json.loads(run(*asked)[1])
     others = {}
     for degrees in product((1, 2, 4), repeat=3):

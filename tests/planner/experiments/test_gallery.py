@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from paths import ROOT
+from thinned import thinned
 
 import planner
 from planner.results.texts import percent
@@ -15,9 +16,7 @@ ROWS: dict[str, Any] = json.loads((DOCS / "gallery" / "rows.json").read_text())
 LOSING = [key for key, row in ROWS.items() if row["size"] is not None]
 
 
-@pytest.mark.parametrize(
-    "key", [key if place % 4 == 0 else pytest.param(key, marks=pytest.mark.slow) for place, key in enumerate(LOSING)]
-)
+@thinned("key", LOSING, 4)
 def test_instances_lose_what_is_said(key: str) -> None:
     row = ROWS[key]
     last = row["rows"][-1]

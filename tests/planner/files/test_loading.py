@@ -278,10 +278,5 @@ def test_a_number_that_no_float_holds_is_named_with_field_and_line(text: str, pl
 
 def test_numbers_that_floats_hold_are_read() -> None:
     assert parse_json('[1e308, 5e-324, 0e-400, 0, "1e999", 12345678901234567890]', "x") == [
-        1e308,
-        5e-324,
-        0.0,
-        0,
-        "1e999",
-        12345678901234567890,
-    ]
+        1e308, 5e-324, 0.0, 0, "1e999", 12345678901234567890,
+    ]  # fmt: skip

@@ -12,13 +12,9 @@ from planner.cli.app import main
 MIB = 2.0**20
 #: Written by hand after the format: milliseconds of a sample, MiB of a layer and of a sample.
 TIMES = {
-    "layernum[2]_bsz2_seq64": 11.0,
-    "layertype_0_bsz1_seq64": 3.0,
-    "layertype_0_bsz2_seq64": 2.0,
-    "layertype_1_bsz2_seq64": 5.0,
-    "layertype_other_bsz1_seq64": 4.0,
-    "layertype_other_bsz2_seq64": 1.0,
-}
+    "layernum[2]_bsz2_seq64": 11.0, "layertype_0_bsz1_seq64": 3.0, "layertype_0_bsz2_seq64": 2.0,
+    "layertype_1_bsz2_seq64": 5.0, "layertype_other_bsz1_seq64": 4.0, "layertype_other_bsz2_seq64": 1.0,
+}  # fmt: skip
 LAYER = {"parameter_size": 8.0, "tp_activation_per_bsz_dict": {"1": 6.0, "2": 4.0, "checkpoint": 0.5}}
 END = {"model_states": {"1": 32.0, "2": 16.0}, "activation": {"1": 2.0, "2": 1.0}}
 MEMORY = {

@@ -155,20 +155,8 @@ def test_forms_in_which_a_number_is_called_printed() -> None:
         | 7 | 8.5 |
         """
     assert sorted(called_printed(text)) == [
-        "1.0",
-        "1.1",
-        "1.2",
-        "1.6",
-        "10",
-        "15",
-        "2",
-        "21",
-        "3",
-        "61.2086",
-        "74",
-        "8.5",
-        "9",
-    ]
+        "1.0", "1.1", "1.2", "1.6", "10", "15", "2", "21", "3", "61.2086", "74", "8.5", "9",
+    ]  # fmt: skip
 
 
 def test_every_section_has_its_picture_with_its_numbers(made: Any) -> None:

@@ -61,18 +61,11 @@ def test_a_verdict_is_said_first_and_ten_rows_are_shown(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("found", "printed", "met"),
     [
-        (17.01672, "17.0167", True),
-        (17.01676, "17.0167", False),
-        (7.838028, "7.83803", True),
-        (10.26, "10.26", True),
-        (10.264, "10.26", True),
-        (10.266, "10.26", False),
-        (0.021238, "0.021238", True),
-        (None, None, True),
-        (None, "1.5", False),
-        (1.5, None, False),
+        (17.01672, "17.0167", True), (17.01676, "17.0167", False), (7.838028, "7.83803", True),
+        (10.26, "10.26", True), (10.264, "10.26", True), (10.266, "10.26", False), (0.021238, "0.021238", True),
+        (None, None, True), (None, "1.5", False), (1.5, None, False),
     ],
-)
+)  # fmt: skip
 def test_printed_precision(found: float | None, printed: str | None, met: bool) -> None:
     assert meets(found, printed) is met
 

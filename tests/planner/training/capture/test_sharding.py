@@ -215,14 +215,10 @@ class Fused(nn.Module):
 @pytest.mark.parametrize(
     ("order", "samples", "degrees"),
     [
-        ("by heads", 2, [2, 4]),
-        ("by groups", 2, [2]),
-        ("one of keys", 2, []),
-        ("one of keys, in columns", 2, []),
-        ("heads behind samples", 2, []),
-        ("heads behind samples", 1, [2, 4]),
+        ("by heads", 2, [2, 4]), ("by groups", 2, [2]), ("one of keys", 2, []), ("one of keys, in columns", 2, []),
+        ("heads behind samples", 2, []), ("heads behind samples", 1, [2, 4]),
     ],
-)
+)  # fmt: skip
 def test_what_a_fused_product_is_taken_apart_into_is_shared_equally(order: str, samples: int, degrees: list[int]):
     with torch.device("meta"):
         model = nn.Sequential(nn.Linear(WIDTH, WIDTH), Fused(order), nn.Linear(WIDTH, WIDTH))

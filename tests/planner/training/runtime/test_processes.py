@@ -71,12 +71,8 @@ def _wait(until: Any, seconds: float = 120.0) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_no_process_outlives_the_command(number: int, code: int, tmp_path: Path) -> None:
     modules = (
-        "inner.words, inner.places, inner.drop",
-        "inner.blocks.0",
-        "inner.blocks.1",
-        "inner.blocks.2",
-        "inner.head",
-    )
+        "inner.words, inner.places, inner.drop", "inner.blocks.0", "inner.blocks.1", "inner.blocks.2", "inner.head",
+    )  # fmt: skip
     files = [tmp_path / "plan.json", tmp_path / "instance.json"]
     for file, content in zip(files, (plan(([0, 1], 1), ([2, 3, 4], 2)), chain(modules)), strict=True):
         file.write_text(json.dumps(content))

@@ -191,15 +191,11 @@ def graph() -> dict[str, Any]:
     seconds = {"fixed_s": 0.0, "per_sample_s": 1.0}
     operators = [
         {
-            "id": each,
-            "name": each,
-            "forward": seconds,
-            "backward": seconds,
-            "weight_bytes": 1.0,
+            "id": each, "name": each, "forward": seconds, "backward": seconds, "weight_bytes": 1.0,
             "activation_bytes": 1.0,
         }
         for each in GRAPH
-    ]
+    ]  # fmt: skip
     rows = {("words", "join"): 5, ("pictures", "join"): 8, ("sounds", "join"): 1, ("join", "head"): 1}
     edges = [{"source": a, "target": b, "bytes_per_sample": 1.0 * n * 8 * 8} for (a, b), n in rows.items()]
     return {

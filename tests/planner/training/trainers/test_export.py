@@ -317,14 +317,10 @@ MODULES = {
 @pytest.mark.parametrize(
     ("model", "cut"),
     [
-        ("small_models.py:tied", 3),
-        ("small_models.py:writing", 1),
-        ("kinds.py:gpt", 3),
-        ("kinds.py:llama", 2),
-        ("kinds.py:t5_loss", 4),
-        ("kinds.py:modal", 5),
+        ("small_models.py:tied", 3), ("small_models.py:writing", 1), ("kinds.py:gpt", 3), ("kinds.py:llama", 2),
+        ("kinds.py:t5_loss", 4), ("kinds.py:modal", 5),
     ],
-)
+)  # fmt: skip
 def test_models_that_run_takes_run_with_torch(model: str, cut: int, tmp_path: Path) -> None:
     """Cut where the trace is, whatever a model does between its modules; one layer of the first stage is recomputed.
 

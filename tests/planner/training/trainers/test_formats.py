@@ -97,15 +97,11 @@ def test_grammar_of_megatron() -> None:
 @pytest.mark.parametrize(
     ("text", "size", "layers", "wanted"),
     [
-        ("tEt|tL", 2, 3, "embedding"),
-        ("Ett|LtL", 2, 3, "loss"),
-        ("Ett|tL", 2, 4, "decoder layers"),
-        ("Ett|t|L", 2, 3, "stages on"),
-        ("Et|t|t|tL", 2, 4, "virtual stages"),
-        ("Etm|tL", 2, 2, "behind multi-token"),
+        ("tEt|tL", 2, 3, "embedding"), ("Ett|LtL", 2, 3, "loss"), ("Ett|tL", 2, 4, "decoder layers"),
+        ("Ett|t|L", 2, 3, "stages on"), ("Et|t|t|tL", 2, 4, "virtual stages"), ("Etm|tL", 2, 2, "behind multi-token"),
         ("Etm|t|t|t|t|tL", 3, 6, "multi-token"),
     ],
-)
+)  # fmt: skip
 def test_rules_of_megatron_can_fail(text: str, size: int, layers: int, wanted: str) -> None:
     assert wanted in "; ".join(rules.faults(text, size, layers, 1 if "m" in text else None))
 
