@@ -156,6 +156,19 @@ class Chain:
             self._steps[enters, leaves] = step
         return self._steps[enters, leaves]
 
+    @cached_property
+    def alone(self) -> Table:
+        """Time of a micro-batch in a chunk, without transfers and recomputation."""
+        return self._step(0, 0)
+
+    @cached_property
+    def sent(self) -> Table:
+        """Time in which a micro-batch and its gradients pass each cut, by the layer behind it: the longer end's."""
+        found = np.zeros(len(self.ids) + 1)
+        for u, v, taken, given in self._edges:
+            found[u + 1 : v + 1] += max(taken, given)
+        return found
+
     def steps(self, degrees: Degrees) -> tuple[Table, ...]:
         """Time of a micro-batch without recomputation: one table for all chunks, in a V one for each.
 

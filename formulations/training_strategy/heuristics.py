@@ -171,18 +171,33 @@ def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer
     return least_by_formula(instance, watch, all_degrees(instance))
 
 
+#: Of all layouts at some degrees, what a chunk adds to S, and the longest of its steps, of which C is one.
+Tables = Callable[[Layouts], tuple[Table, Table]]
+
+
+def with_transfers(layouts: Layouts) -> tuple[Table, Table]:
+    """A chunk is one step, with what it receives and sends."""
+    t = layouts.forward * 3 + layouts.again + layouts.allowed
+    return t, t
+
+
 def least_by_formula(
-    instance: StrategyInstance, watch: Watch, candidates: Iterable[Degrees], *, with_gradients: bool = True
+    instance: StrategyInstance,
+    watch: Watch,
+    candidates: Iterable[Degrees],
+    *,
+    with_gradients: bool = True,
+    tables: Tables = with_transfers,
 ) -> Answer[StrategyPlan]:
     """The best plan of some degrees by S + (m - 1) C + R, or without R."""
     try:
-        return _formula(instance, watch, candidates, float(with_gradients))
+        return _formula(instance, watch, candidates, float(with_gradients), tables)
     except TooManyWaysError as error:
         return Answer(watch.best_plan, stop=Stop.SIZE_LIMIT, reason=str(error))
 
 
 def _formula(
-    instance: StrategyInstance, watch: Watch, candidates: Iterable[Degrees], share: float
+    instance: StrategyInstance, watch: Watch, candidates: Iterable[Degrees], share: float, tables: Tables
 ) -> Answer[StrategyPlan]:
     """``share`` of the longest sum of gradients counts."""
     chains: Chains = {}
@@ -200,7 +215,7 @@ def _formula(
         layouts = Layouts(chain_of(chains, instance, degrees), degrees)
         if layouts.bound == math.inf:
             continue
-        for found, ends in _by_formula(layouts, best, watch, share):
+        for found, ends in _by_formula(layouts, tables(layouts), best, watch, share):
             chunks = list(pairwise((0, *ends)))
             choices = [layouts.chain.fastest(x, y, in_flight(degrees, g)) for g, (x, y) in enumerate(chunks)]
             if None not in choices:
@@ -218,23 +233,25 @@ def _quick_formula(chain: Chain, degrees: Degrees, share: float) -> float:
     return chain.total + (degrees.m - 1) * slowest + share * degrees.share * largest
 
 
-def _by_formula(layouts: Layouts, best: float, watch: Watch, share: float) -> Iterator[tuple[float, tuple[int, ...]]]:
+def _by_formula(
+    layouts: Layouts, tables: tuple[Table, Table], best: float, watch: Watch, share: float
+) -> Iterator[tuple[float, tuple[int, ...]]]:
     """Layouts at given degrees that are better by the formula than all before, with its value."""
-    t = layouts.forward * 3 + layouts.again + layouts.allowed
+    t, step = tables
     m = layouts.degrees.m
     least, _ = least_sum(t)
-    limits = np.unique(t[np.isfinite(t)]).tolist()
-    first = bisect_left(limits, True, key=lambda limit: math.isfinite(least_sum(_within(t, limit))[0]))
+    limits = np.unique(step[np.isfinite(step)]).tolist()
+    first = bisect_left(limits, True, key=lambda limit: math.isfinite(least_sum(_within(t, step, limit))[0]))
     for limit in limits[first:]:
         # No layout whose slowest stage takes this takes less in all its stages than one without a limit.
         if least + (m - 1) * limit >= best or watch.stopped():
             return
-        found, ends = least_sum(_within(t, limit))
-        found += (m - 1) * float(t[places(ends)].max()) + share * float(layouts.gradients[places(ends)].max())
+        found, ends = least_sum(_within(t, step, limit))
+        found += (m - 1) * float(step[places(ends)].max()) + share * float(layouts.gradients[places(ends)].max())
         if found < best:
             best = found
             yield found, ends
 
 
-def _within(t: Table, limit: float) -> Table:
-    return np.where(t <= limit, t, math.inf)
+def _within(t: Table, step: Table, limit: float) -> Table:
+    return np.where(step <= limit, t, math.inf)

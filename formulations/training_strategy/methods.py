@@ -153,4 +153,14 @@ METHODS: tuple[Method[StrategyInstance, StrategyPlan], ...] = (
         effort=lambda instance: 10.0 * _passes(instance),
         honours=names(OF_DEGREES),
     ),
+    Method(
+        name="uniap",
+        claim=Claim.HEURISTIC,
+        source="UniAP (Lin et al. 2025), one pair of degrees: the least sum, sends as steps; Source: reconstructed",
+        solve=_code.planners.uniap,
+        supports=_formula_supports,
+        limits=f"{_LIMITS}, 1f1b among the schedules",
+        effort=lambda instance: 10.0 * _passes(instance),
+        honours=names(OF_DEGREES),
+    ),
 )

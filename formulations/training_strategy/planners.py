@@ -1,7 +1,7 @@
-"""Alpa's and Galvatron's dynamic programs, as far as a strategy of one pair of degrees has what they decide.
+"""Alpa's and Galvatron's dynamic programs and UniAP's objective, as far as one pair of degrees has what they decide.
 
-Both divide all devices; both end with one plan, whose iteration is then simulated. Their own freedom is larger: other
-degrees in each stage (Alpa), or in each layer (Galvatron).
+All divide all devices and end with one plan, whose iteration is then simulated. Their own freedom is larger: other
+degrees in each stage (Alpa), or in each layer (Galvatron, UniAP).
 """
 
 import math
@@ -11,11 +11,12 @@ from itertools import pairwise
 import numpy as np
 
 from formulations.contract.family import Answer
-from formulations.training_strategy.costs import Chain, Chains, Choice, Kept, chain_of, plan_of
+from formulations.training_strategy.costs import Chain, Chains, Choice, Kept, Table, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.degrees import Degrees, all_degrees
 from formulations.training_strategy.fixed_orders import in_flight
 from formulations.training_strategy.heuristics import even_split, least_by_formula, why_none
+from formulations.training_strategy.layouts import Layouts
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from solvers.outcome import Limits, Stop, Watch
 
@@ -73,6 +74,33 @@ def galvatron(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answ
     if plan is not None:
         watch.plan(plan)
     return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan), stats={"tried": tried})
+
+
+def uniap(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+    """The plan on all devices with the least time per iteration sum p_i + sum o_j + (c - 1) max(p_i, o_j), under 1F1B.
+
+    p_i is what a micro-batch takes in stage i, o_j what it and its gradients take from stage j to the next, and c the
+    number of micro-batches: sends are steps of a pipeline of their own.
+
+    Source
+    ------
+    UniAP (Lin et al. 2025, arXiv 2307.16375), which solves a mixed-integer quadratic program for each number of stages
+    and c. Source: reconstructed, as its rows were not at hand. Deviation: t and d are those of all layers, so a
+    strategy of a layer is whether it recomputes; contiguous stages of a chain need no solver, but a dynamic program for
+    each longest step. A stage's sum of gradients is spread over its micro-batches; an edge counts at each cut that it
+    crosses.
+    """
+    degrees = _of_all_devices(instance, ())
+    return least_by_formula(instance, watch, degrees, with_gradients=False, tables=_sends_apart)
+
+
+def _sends_apart(layouts: Layouts) -> tuple[Table, Table]:
+    """Stages with their sums of gradients, and what each sends to the next one."""
+    chain, n = layouts.chain, layouts.width
+    own = np.stack([chain.alone[g : g + n, g + 1 : g + n + 1] for g in range(layouts.degrees.num_chunks)])
+    own = own + layouts.gradients / layouts.degrees.m + layouts.again + layouts.allowed
+    sent = np.stack([chain.sent[g + 1 : g + n + 1] for g in range(layouts.degrees.num_chunks)])[:, None]
+    return own + sent, np.maximum(own, sent)
 
 
 def _of_all_devices(instance: StrategyInstance, powers: tuple[str, ...]) -> Iterator[Degrees]:

@@ -51,8 +51,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "alpa-galvatron",
-        "Alpa, section 5.2; Galvatron",
-        "what their dynamic programs lose against the shortest iteration, with one pair of degrees",
+        "Alpa, section 5.2; Galvatron; UniAP",
+        "what their programs lose against the shortest iteration, with one pair of degrees",
         trainers.run,
         (replace(_LIMIT, default="60"),),
     ),

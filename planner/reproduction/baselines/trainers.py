@@ -1,4 +1,4 @@
-"""Alpa's and Galvatron's dynamic programs beside the shortest iteration of one pair of degrees."""
+"""Alpa's and Galvatron's programs and UniAP's objective beside the shortest iteration of one pair of degrees."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,7 +46,7 @@ def run(_inputs: str | None, note: Note, limit: float = 60.0) -> Evidence:
         best = optima.result(instance, f"{model} {devices} {memory}", limits=Limits(time_s=limit))
         row: dict[str, Any] = {"model": model, "devices": devices, "microbatches": microbatches, "memory_gib": memory}
         row |= {"best_s": best.objective, "bound_s": best.bound}
-        for method in ("alpa", "galvatron", "formula", "even"):
+        for method in ("alpa", "galvatron", "uniap", "formula", "even"):
             found = objective(instance, method)
             row[f"{method}_percent"] = (
                 None if found is None or not best.objective else 100 * (found / best.objective - 1)
@@ -57,7 +57,7 @@ def run(_inputs: str | None, note: Note, limit: float = 60.0) -> Evidence:
         "GPTs with the sizes of Llama, one sample a micro-batch; 1F1B",
         notes=(
             "seconds of a simulated batch; percent above best_s, the shortest of all degrees, cuts and recomputations",
-            "alpa, galvatron: within one pair of degrees for all layers, which is less than they decide",
+            "alpa, galvatron, uniap: within one pair of degrees for all layers, which is less than they decide",
             optima.sentence(),
         ),
     )

@@ -1,6 +1,7 @@
 """Alpa's and Galvatron's dynamic programs: against all plans by their own costs, and never below the optimum."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,12 +10,14 @@ from oracles.training_strategy import optimum, plans, random_instance
 import planner
 from formulations.training_strategy import FAMILY, heuristics, planners
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import chunk_times, evaluate, violations
+from formulations.training_strategy.definition.problem import chosen, chunk_times, evaluate, gradient_sum, violations
+from formulations.training_strategy.definition.sharing import bandwidth, shared_in, shares_of_sums
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
 from solvers.outcome import Limits, Watch
 
-METHODS = {"alpa": planners.alpa, "formula": heuristics.formula}
+Cost = Callable[[StrategyInstance, StrategyPlan], float]
+METHODS = {"alpa": planners.alpa, "formula": heuristics.formula, "uniap": planners.uniap}
 
 
 def watching(instance: StrategyInstance) -> Watch:
@@ -31,6 +34,26 @@ def by_alpa(instance: StrategyInstance, plan: StrategyPlan) -> float:
     return sum(steps) + (instance.flat.num_microbatches // plan.dp_degree - 1) * max(steps)
 
 
+def by_uniap(instance: StrategyInstance, plan: StrategyPlan) -> float:
+    """The same, where sends are steps, and sums of gradients a part of each micro-batch."""
+    m, by = instance.flat.num_microbatches // plan.dp_degree, shared_in(instance, plan)
+    rate, (_, left) = bandwidth(instance, by.stages_inside), shares_of_sums(instance, by)
+    stage = {node: position for position, chunk in enumerate(plan.chunks) for node in chunk}
+    steps = [
+        sum(chosen(instance, plan, node).time for node in chunk) + left * gradient_sum(instance, plan, chunk) / m
+        for chunk in plan.chunks
+    ]
+    for cut in range(1, plan.pp_degree):
+        sent = 0.0
+        for edge in instance.flat.edges:
+            if stage[edge.source] < cut <= stage[edge.target]:
+                taken = chosen(instance, plan, edge.target).sync_forward_bytes.get(edge.source, 0.0)
+                given = chosen(instance, plan, edge.source).sync_backward_bytes.get(edge.target, 0.0)
+                sent += 2 * (edge.bytes / by.context + max(taken, given)) / rate
+        steps.append(sent)
+    return sum(steps) + (m - 1) * max(steps)
+
+
 @pytest.mark.parametrize(("memory", "way"), [("80GB", "vanilla"), ("8GB", "activation recomp")])
 def test_torchtitan_counts_ends_as_a_block_each_and_recomputes_all_blocks_or_none(memory: str, way: str) -> None:
     """18 in four parts of 5, 5, 4, 4; in front of the blocks are two layers, behind them one."""
@@ -42,26 +65,28 @@ def test_torchtitan_counts_ends_as_a_block_each_and_recomputes_all_blocks_or_non
     assert evaluate(instance, plan) >= planner.solve(instance, exact=True).bound * (1 - 1e-9)
 
 
-def test_alpa_has_the_best_plan_of_all_devices_by_its_own_cost(cases: int) -> None:
+@pytest.mark.parametrize(("name", "cost"), [("alpa", by_alpa), ("uniap", by_uniap)])
+def test_each_has_the_best_plan_of_all_devices_by_its_own_cost(cases: int, name: str, cost: Cost) -> None:
     found = 0
     for number in range(cases):
-        instance = random_instance(random.Random(f"alpa {number}"), most_layers=3)
+        instance = random_instance(random.Random(f"{name} {number}"), most_layers=3)
         if Schedule.ONE_F_ONE_B not in instance.schedules:
             continue
         every = [FAMILY.plan_from_json(instance, each) for each in plans(instance)]
-        of_alpa = [
-            (plan.pp_degree * plan.tp_degree * plan.dp_degree, plan)
+        own = [
+            (plan.num_devices, plan)
             for plan in every
-            if plan.schedule == Schedule.ONE_F_ONE_B and plan.tp_degree.bit_count() == plan.dp_degree.bit_count() == 1
+            if plan.schedule == Schedule.ONE_F_ONE_B
+            and (name == "uniap" or plan.tp_degree.bit_count() == plan.dp_degree.bit_count() == 1)
         ]
-        most = max((devices for devices, _ in of_alpa), default=0)
-        fitting = [plan for devices, plan in of_alpa if devices == most and not violations(instance, plan)]
-        answer = planners.alpa(instance, Limits(), watching(instance))
+        most = max((devices for devices, _ in own), default=0)
+        fitting = [plan for devices, plan in own if devices == most and not violations(instance, plan)]
+        answer = METHODS[name](instance, Limits(), watching(instance))
         assert (answer.plan is None) == (not fitting), number
         if answer.plan is not None:
             found += 1
-            least = min(by_alpa(instance, plan) for plan in fitting)
-            assert by_alpa(instance, answer.plan) == pytest.approx(least, rel=1e-9), number
+            least = min(cost(instance, plan) for plan in fitting)
+            assert cost(instance, answer.plan) == pytest.approx(least, rel=1e-9), number
     assert found > cases // 8
 
 
@@ -72,8 +97,8 @@ def test_a_limit_of_nothing_has_no_plan(memory: float) -> None:
         assert answer.plan is None and answer.reason
 
 
-@pytest.mark.parametrize("method", [planners.alpa, planners.galvatron])
-def test_neither_is_faster_than_the_optimum(cases: int, method: object) -> None:
+@pytest.mark.parametrize("method", [planners.alpa, planners.galvatron, planners.uniap])
+def test_none_is_faster_than_the_optimum(cases: int, method: object) -> None:
     found = 0
     for number in range(cases):
         instance = random_instance(random.Random(f"planners {number}"))
