@@ -1,6 +1,8 @@
 """The methods of training strategies: what they claim, where they come from, when they apply, and the choice."""
 
-from formulations.contract.family import Claim, Method, lazy
+from typing import Any
+
+from formulations.contract.family import Method, declarative, exact, heuristic, lazy
 from formulations.contract.quantities import names
 from formulations.simulation.orders import SCHEDULES
 from formulations.training_strategy.definition.plan import StrategyPlan
@@ -68,99 +70,72 @@ def _model_supports(instance: StrategyInstance) -> str | None:
 
 _LIMITS = f"at most {_MOST_LAYERS} layers and {_MOST_PASSES:,} passes of an iteration"
 
+_EVENLY: dict[str, Any] = {
+    "supports": supports,
+    "limits": _LIMITS,
+    "effort": lambda instance: 10.0 * _passes(instance),
+    "honours": names(OF_DEGREES),
+}
+_OF_1F1B = _EVENLY | {"supports": _formula_supports, "limits": f"{_LIMITS}, 1f1b among the schedules"}
+_MODELLED: dict[str, Any] = {
+    "honours": OF_DEGREES,
+    "supports": _model_supports,
+    "limits": _MODEL_LIMITS,
+    "effort": lambda instance: 100.0 * _passes(instance),
+}
+
 METHODS: tuple[Method[StrategyInstance, StrategyPlan], ...] = (
-    Method(
-        name="exact",
-        claim=Claim.EXACT,
-        source="bounds of fixed orders, longest paths as cuts, layouts by dynamic programs; made for this project",
-        solve=_code.exact.solve,
+    exact(
+        "exact",
+        "bounds of fixed orders, longest paths as cuts, layouts by dynamic programs; made for this project",
+        _code.exact.solve,
         supports=_exact_supports,
         limits=f"{_LIMITS}, at most one requirement realizable(TRAINER)",
         effort=lambda instance: 100.0 * _passes(instance),
         honours=names(VOCABULARY),
     ),
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="cuts, recomputation and ends of passes at given degrees, CP-SAT; degrees by a bound",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
-        supports=_model_supports,
-        limits=_MODEL_LIMITS,
-        effort=lambda instance: 100.0 * _passes(instance),
-        honours=names(OF_DEGREES),
+    declarative(
+        "cpsat",
+        "cuts, recomputation and ends of passes at given degrees, CP-SAT; degrees by a bound",
+        _code.models.cpsat,
+        "cpsat",
+        **_MODELLED,
     ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="the same rows, Pyomo and HiGHS",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
-        supports=_model_supports,
-        limits=_MODEL_LIMITS,
-        effort=lambda instance: 100.0 * _passes(instance),
-        honours=names(OF_DEGREES),
+    declarative("milp", "the same rows, Pyomo and HiGHS", _code.models.milp, "highs", **_MODELLED),
+    heuristic(
+        "even",
+        "Megatron-LM: as many blocks in each chunk, as many recomputed; the best degrees by simulation",
+        _code.heuristics.even,
+        **_EVENLY,
     ),
-    Method(
-        name="even",
-        claim=Claim.HEURISTIC,
-        source="Megatron-LM: as many blocks in each chunk, as many recomputed; the best degrees by simulation",
-        solve=_code.heuristics.even,
-        supports=supports,
-        limits=_LIMITS,
-        effort=lambda instance: 10.0 * _passes(instance),
-        honours=names(OF_DEGREES),
+    heuristic(
+        "torchtitan",
+        "torchtitan: blocks spread evenly, embedding and head as one each; the best degrees by simulation",
+        _code.heuristics.torchtitan,
+        **_EVENLY,
     ),
-    Method(
-        name="torchtitan",
-        claim=Claim.HEURISTIC,
-        source="torchtitan: blocks spread evenly, embedding and head as one each; the best degrees by simulation",
-        solve=_code.heuristics.torchtitan,
-        supports=supports,
-        limits=_LIMITS,
-        effort=lambda instance: 10.0 * _passes(instance),
-        honours=names(OF_DEGREES),
+    heuristic(
+        "formula",
+        "the fill of uniform stages in closed form (Narayanan et al. 2021, section 2.2), then simulated",
+        _code.heuristics.formula,
+        **_OF_1F1B,
     ),
-    Method(
-        name="formula",
-        claim=Claim.HEURISTIC,
-        source="the fill of uniform stages in closed form (Narayanan et al. 2021, section 2.2), then simulated",
-        solve=_code.heuristics.formula,
-        supports=_formula_supports,
-        limits=f"{_LIMITS}, 1f1b among the schedules",
-        effort=lambda instance: 10.0 * _passes(instance),
-        honours=names(OF_DEGREES),
+    heuristic(
+        "alpa",
+        "Alpa (Zheng et al. 2022), section 5.2, with equal submeshes: the least sum for each slowest stage",
+        _code.planners.alpa,
+        **_OF_1F1B,
     ),
-    Method(
-        name="alpa",
-        claim=Claim.HEURISTIC,
-        source="Alpa (Zheng et al. 2022), section 5.2, with equal submeshes: the least sum for each slowest stage",
-        solve=_code.planners.alpa,
-        supports=_formula_supports,
-        limits=f"{_LIMITS}, 1f1b among the schedules",
-        effort=lambda instance: 10.0 * _passes(instance),
-        honours=names(OF_DEGREES),
+    heuristic(
+        "galvatron",
+        "Galvatron (Miao et al. 2022): equal stages, recomputation by a dynamic program in steps of memory",
+        _code.planners.galvatron,
+        **_OF_1F1B,
     ),
-    Method(
-        name="galvatron",
-        claim=Claim.HEURISTIC,
-        source="Galvatron (Miao et al. 2022): equal stages, recomputation by a dynamic program in steps of memory",
-        solve=_code.planners.galvatron,
-        supports=_formula_supports,
-        limits=f"{_LIMITS}, 1f1b among the schedules",
-        effort=lambda instance: 10.0 * _passes(instance),
-        honours=names(OF_DEGREES),
-    ),
-    Method(
-        name="uniap",
-        claim=Claim.HEURISTIC,
-        source="UniAP (Lin et al. 2025), one pair of degrees: the least sum, sends as steps; Source: reconstructed",
-        solve=_code.planners.uniap,
-        supports=_formula_supports,
-        limits=f"{_LIMITS}, 1f1b among the schedules",
-        effort=lambda instance: 10.0 * _passes(instance),
-        honours=names(OF_DEGREES),
+    heuristic(
+        "uniap",
+        "UniAP (Lin et al. 2025), one pair of degrees: the least sum, sends as steps; Source: reconstructed",
+        _code.planners.uniap,
+        **_OF_1F1B,
     ),
 )

@@ -84,11 +84,10 @@ def uniap(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[S
 
     Source
     ------
-    UniAP (Lin et al. 2025, arXiv 2307.16375), which solves a mixed-integer quadratic program for each number of stages
-    and c. Source: reconstructed, as its rows were not at hand. Deviation: t and d are those of all layers, so a
-    strategy of a layer is whether it recomputes; contiguous stages of a chain need no solver, but a dynamic program for
-    each longest step. A stage's sum of gradients is spread over its micro-batches; an edge counts at each cut that it
-    crosses.
+    UniAP (Lin et al. 2025, arXiv 2307.16375), a mixed-integer quadratic program for each number of stages and c.
+    Source: reconstructed, as its rows were not at hand. Deviation: t and d are those of all layers, so a strategy of a
+    layer is whether it recomputes; a chain needs no solver, but a dynamic program for each longest step. A stage's sum
+    of gradients is spread over its micro-batches; an edge counts at each cut that it crosses.
     """
     degrees = _of_all_devices(instance, ())
     return least_by_formula(instance, watch, degrees, with_gradients=False, tables=_sends_apart)
