@@ -55,8 +55,8 @@ def least(content: np.ndarray[Any, Any], devices: int, microbatches: int) -> flo
 def test_alpas_algorithm_and_the_model_find_the_least_batch(
     tmp_path: Path, many: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of 42 and 4 layers, one stage more behind a stage, or one less, gives another optimum."""
-    for seed, layers in [(42, 4), (3, 4), (6, 4), *((seed, 2 + seed % 3) for seed in range(1, min(200, many)))]:
+    """The first three have another optimum if one stage more may be behind a stage, or any number."""
+    for seed, layers in [(42, 4), (26, 4), (52, 4), *((seed, 2 + seed % 3) for seed in range(1, min(200, many)))]:
         path, content = saved(tmp_path, seed, layers)
         given = [str(path), "--submeshes", "1,2,4", "--devices", "4", "--microbatches", "5"]
         monkeypatch.setattr(sys, "argv", [str(FILE), *given])
