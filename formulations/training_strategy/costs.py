@@ -157,11 +157,6 @@ class Chain:
         return self._steps[enters, leaves]
 
     @cached_property
-    def alone(self) -> Table:
-        """Time of a micro-batch in a chunk, without transfers and recomputation."""
-        return self._step(0, 0)
-
-    @cached_property
     def sent(self) -> Table:
         """Time in which a micro-batch and its gradients pass each cut, by the layer behind it: the longer end's."""
         found = np.zeros(len(self.ids) + 1)

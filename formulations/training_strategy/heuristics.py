@@ -4,7 +4,7 @@ import heapq
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, count, groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 import numpy as np
 
@@ -171,12 +171,8 @@ def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer
     return least_by_formula(instance, watch, all_degrees(instance))
 
 
-#: Of all layouts at some degrees, what a chunk adds to S, and the longest of its steps, of which C is one.
-Tables = Callable[[Layouts], tuple[Table, Table]]
-
-
 def with_transfers(layouts: Layouts) -> tuple[Table, Table]:
-    """A chunk is one step, with what it receives and sends."""
+    """What a chunk adds to S, and the longest of its steps: it is one step, with what it receives and sends."""
     t = layouts.forward * 3 + layouts.again + layouts.allowed
     return t, t
 
@@ -186,28 +182,17 @@ def least_by_formula(
     watch: Watch,
     candidates: Iterable[Degrees],
     *,
-    with_gradients: bool = True,
-    tables: Tables = with_transfers,
+    share: float = 1.0,
+    tables: Callable[[Layouts], tuple[Table, Table]] = with_transfers,
 ) -> Answer[StrategyPlan]:
-    """The best plan of some degrees by S + (m - 1) C + R, or without R."""
-    try:
-        return _formula(instance, watch, candidates, float(with_gradients), tables)
-    except TooManyWaysError as error:
-        return Answer(watch.best_plan, stop=Stop.SIZE_LIMIT, reason=str(error))
-
-
-def _formula(
-    instance: StrategyInstance, watch: Watch, candidates: Iterable[Degrees], share: float, tables: Tables
-) -> Answer[StrategyPlan]:
-    """``share`` of the longest sum of gradients counts."""
+    """The best plan of some degrees by S + (m - 1) C + R, or with a ``share`` of R."""
     chains: Chains = {}
     queue: list[tuple[float, int, Degrees]] = []
-    serial = count()
     for degrees in candidates:
         if degrees.schedule is Schedule.ONE_F_ONE_B:
             chain = chain_of(chains, instance, degrees)
-            heapq.heappush(queue, (_quick_formula(chain, degrees, share), next(serial), degrees))
-    best, plan, simulated = math.inf, None, 0
+            heapq.heappush(queue, (_quick_formula(chain, degrees, share), len(queue), degrees))
+    best, plan = math.inf, None
     while queue and not watch.stopped():
         low, _, degrees = heapq.heappop(queue)
         if low >= best:
@@ -217,13 +202,15 @@ def _formula(
             continue
         for found, ends in _by_formula(layouts, tables(layouts), best, watch, share):
             chunks = list(pairwise((0, *ends)))
-            choices = [layouts.chain.fastest(x, y, in_flight(degrees, g)) for g, (x, y) in enumerate(chunks)]
+            try:
+                choices = [layouts.chain.fastest(x, y, in_flight(degrees, g)) for g, (x, y) in enumerate(chunks)]
+            except TooManyWaysError as error:
+                return Answer(plan, stop=Stop.SIZE_LIMIT, reason=str(error))
             if None not in choices:
                 best, plan = found, plan_of(layouts.chain, degrees, ends, [own for own in choices if own is not None])
     if plan is not None:
-        simulated = 1
         watch.plan(plan)
-    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan), stats={"simulated": simulated})
+    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan))
 
 
 def _quick_formula(chain: Chain, degrees: Degrees, share: float) -> float:

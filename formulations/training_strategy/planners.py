@@ -35,7 +35,7 @@ def alpa(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
     Alpa (Zheng et al. 2022), section 5.2, as its release has it (stage_construction.py, commit 01d71eb). Deviation: all
     stages have equal submeshes and one pair of degrees; a stage recomputes as little as fits.
     """
-    return least_by_formula(instance, watch, _of_all_devices(instance, ("t", "d")), with_gradients=False)
+    return least_by_formula(instance, watch, _of_all_devices(instance, ("t", "d")), share=0.0)
 
 
 def galvatron(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
@@ -89,16 +89,16 @@ def uniap(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[S
     layer is whether it recomputes; a chain needs no solver, but a dynamic program for each longest step. A stage's sum
     of gradients is spread over its micro-batches; an edge counts at each cut that it crosses.
     """
-    degrees = _of_all_devices(instance, ())
-    return least_by_formula(instance, watch, degrees, with_gradients=False, tables=_sends_apart)
+    return least_by_formula(instance, watch, _of_all_devices(instance, ()), share=0.0, tables=_sends_apart)
 
 
 def _sends_apart(layouts: Layouts) -> tuple[Table, Table]:
     """Stages with their sums of gradients, and what each sends to the next one."""
-    chain, n = layouts.chain, layouts.width
-    own = np.stack([chain.alone[g : g + n, g + 1 : g + n + 1] for g in range(layouts.degrees.num_chunks)])
+    chain, n, chunks = layouts.chain, layouts.width, range(layouts.degrees.num_chunks)
+    before = np.concatenate([[0.0], np.cumsum(chain.time)])
+    own = np.stack([before[g + 1 : g + n + 1] - before[g : g + n, None] for g in chunks])
     own = own + layouts.gradients / layouts.degrees.m + layouts.again + layouts.allowed
-    sent = np.stack([chain.sent[g + 1 : g + n + 1] for g in range(layouts.degrees.num_chunks)])[:, None]
+    sent = np.stack([chain.sent[g + 1 : g + n + 1] for g in chunks])[:, None]
     return own + sent, np.maximum(own, sent)
 
 

@@ -58,18 +58,15 @@ def test_alpas_algorithm_and_the_model_find_the_least_batch(
     """The first three have another optimum if one stage more may be behind a stage, or any number."""
     for seed, layers in [(42, 4), (26, 4), (52, 4), *((seed, 2 + seed % 3) for seed in range(1, min(200, many)))]:
         path, content = saved(tmp_path, seed, layers)
-        given = [str(path), "--submeshes", "1,2,4", "--devices", "4", "--microbatches", "5"]
-        monkeypatch.setattr(sys, "argv", [str(FILE), *given])
+        given = "--submeshes", "1,2,4", "--devices", "4", "--microbatches", "5"
+        monkeypatch.setattr(sys, "argv", [str(FILE), str(path), *given])
         runpy.run_path(str(FILE), run_name="__main__")
         instance = planner.load(json.loads(capsys.readouterr().out), problem=f"{FILE}:PROBLEM")
         found = {each.method: each for each in planner.crosscheck(instance).results}
-        best = least(content, 4, 5)
-        if math.isinf(best):
-            assert found["cpsat"].plan is None and found["cpsat"].status.value == "infeasible"
-            continue
-        shortest, published = found["cpsat"].objective, found["alpa"].objective
-        assert shortest is not None and published is not None and shortest == pytest.approx(best * 1e9, abs=20)
-        assert 0 <= published - shortest <= 4 * 1000  # it skips thresholds closer than 1,000 ns
+        best, shortest, published = least(content, 4, 5), found["cpsat"].objective, found["alpa"].objective
+        assert (shortest is None) == (published is None) == math.isinf(best)
+        assert shortest is None or shortest == pytest.approx(best * 1e9, abs=20)
+        assert published is None or 0 <= published - shortest <= 4 * 1000  # closer thresholds are skipped
 
 
 def test_a_file_of_other_submeshes_is_refused(tmp_path: Path) -> None:
