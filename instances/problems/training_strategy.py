@@ -21,6 +21,8 @@ from instances.rules import Amount, Bandwidth, Count, Flag, Index, NodeId, membe
 
 #: The highest level of sharding: optimizer states, gradients and weights.
 MOST_SHARED = 3
+#: Notes of imported models: devices of a machine, and bandwidths of a device in it and between machines.
+MACHINE, INNER, OUTER = "devices-per-machine", "inner-bandwidth", "outer-bandwidth"
 #: Sums of bytes are that far from what a file has: weights that are all experts', states that are all that is held.
 ROUNDED = 1e-12
 
@@ -145,8 +147,7 @@ class StrategyInstance(AroundFlat):
             if degrees != (1,):
                 shared[name] = ",".join(map(str, degrees)) or "any"
         if self.devices_per_machine is not None and self.inner_bandwidth is not None:
-            shared["devices-per-machine"] = self.devices_per_machine
-            shared["inner-bandwidth"] = self.inner_bandwidth
+            shared |= {MACHINE: self.devices_per_machine, INNER: self.inner_bandwidth}
         return {**self.flat.options, "schedule": schedules, "virtual-stages": self.virtual_stages, **shared}
 
     @property

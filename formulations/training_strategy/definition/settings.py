@@ -1,7 +1,7 @@
 """What an instance of a training strategy is read from, and what a caller may change of it."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +13,15 @@ from formulations.stage_partitioning.definition.settings import recognise as rec
 from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy.definition.sharing import Shared, of_shared
 from instances.errors import expect
-from instances.generators.hardware import HARDWARE
 from instances.memory_schemes import BY_TRAINER, SCHEMES, Bookkeeping
 from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names
 from instances.problems.flushed_partitioning import FlushedInstance
 from instances.problems.stage_edits import change_tmpcs
 from instances.problems.training_strategy import (
+    INNER,
+    MACHINE,
     MOST_SHARED,
+    OUTER,
     ROUNDED,
     Schedule,
     StrategyInstance,
@@ -159,7 +161,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
     own = {each.field or each.name.replace("-", "_"): given.pop(each.name) for each in _OWN if each.name in given}
     is_own = not (recognise_flat(content) or _is_flushed(content))
     if recognise_flat(content):
-        made = StrategyInstance(read_flat(content, where, given))
+        made = _on_machines(StrategyInstance(read_flat(content, where, given)), bandwidth="bandwidth" in given)
     else:
         kind: type[Any] = FlushedInstance if _is_flushed(content) else StrategyInstance
         made = content
@@ -184,20 +186,26 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
     made = _as_held(made, holder) if isinstance(holder, str) else made
     if trainer is not None:
         words = [] if is_own else [_OF_TRAINERS + _NEVER * recognise_flat(content)]
-        warnings = (*made.flat.warnings, *words, *_machines(made))
+        warnings = (*made.flat.warnings, *words)
         made = replace(made, flat=replace(made.flat, warnings=warnings))
         made = with_requirements(made, [Requirement("realizable", (trainer,), "==", 1)])
     check(made, where)
     return made
 
 
-def _machines(instance: StrategyInstance) -> Iterator[str]:
-    """What to give where the hardware of an import has machines, and the instance knows one network alone."""
-    flat, own = instance.flat, HARDWARE.get(str(instance.flat.options.get("hardware")))
-    if own and flat.num_devices > own.devices_per_machine and instance.devices_per_machine is None:
-        inner = flat.bandwidth * own.inner_bandwidth_bytes_per_s / own.outer_bandwidth_bytes_per_s / 1e9
-        words = f"all {flat.num_devices} devices are joined by one network; with the machines of {own.name}"
-        yield f"{words}: --devices-per-machine {own.devices_per_machine} --inner-bandwidth {inner:g}GB/s"
+def _on_machines(instance: StrategyInstance, *, bandwidth: bool) -> StrategyInstance:
+    """The instance on the machines that its import noted; ``bandwidth``: that of the network is given already."""
+    flat = instance.flat
+    count, inner, outer = (flat.options.get(name) for name in (MACHINE, INNER, OUTER))
+    if not (
+        isinstance(inner, float) and isinstance(outer, float) and 0 < min(inner, outer) <= max(inner, outer) < 1e30
+    ):
+        return instance
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1 or flat.time_unit != "s":
+        return instance
+    several = flat.num_devices > count
+    made = replace(instance, flat=flat if bandwidth else replace(flat, bandwidth=outer if several else inner))
+    return replace(made, devices_per_machine=count, inner_bandwidth=inner) if several else made
 
 
 def _sharing(instance: StrategyInstance, levels: tuple[int, ...] | None, where: str) -> StrategyInstance:

@@ -12,6 +12,7 @@ from instances.errors import closest
 from instances.generators.hardware import DTYPES, HARDWARE, Hardware
 from instances.generators.transformer import VANILLA
 from instances.problems.stage_partitioning import StageInstance
+from instances.problems.training_strategy import INNER, MACHINE, OUTER
 from instances.units import parse_bandwidth, parse_bytes
 from planner.files.load import validate
 from planner.process.errors import UsageError
@@ -153,6 +154,10 @@ def bring(
         "operator_partitioning": instances.operator_partitioning,
         "stage_graph": instances.stage_graph,
     }
+    if problem == "stage_partitioning":  # trainers know machines; the bandwidth is that of both directions
+        rates = device.inner_bandwidth_bytes_per_s, device.outer_bandwidth_bytes_per_s
+        inner, outer = (2 * choices.link_efficiency * rate for rate in rates)
+        facts |= {MACHINE: device.devices_per_machine, INNER: inner, OUTER: outer}
     instance = made[problem](captured, device, devices, work, choices, facts)
     degrees = choices.degrees if problem == "stage_partitioning" else ()
     beside: tuple[str, ...] = ()
@@ -362,8 +367,8 @@ def measure(
     except Exception as error:  # whatever the model does with its data
         raise UsageError(f"{model}: run is {words(error)!r}; expected a model that runs with these inputs") from error
     device = str(next(example.model.parameters()).device)
-    # Times are measured: no rate is used.
-    machine = Hardware(device, dict.fromkeys(DTYPES, 1.0), size, 1.0, rate, rate, devices, "measured")
+    # Times are measured: no rate is used. A half of the bandwidth is that of each direction.
+    machine = Hardware(device, dict.fromkeys(DTYPES, 1.0), size, 1.0, rate / 2, rate / 2, devices, "measured")
     work = Work(facts["microbatch"], facts["dtype"], microbatches)
     facts |= {"model": model, "measured-on": device, "repeats": repeats, "granularity": granularity}
     instance = instance_of(captured, found, machine, devices, work, facts)

@@ -15,7 +15,10 @@ from planner.training.capture.found_splits import FoundConfigurations
 
 
 def bandwidth_between(hardware: Hardware, devices: int, efficiency: float) -> float:
-    """Bytes per second between two devices of a flat network: the links of a server where one holds all of them."""
+    """Bytes per second between two devices of a flat network: the links of a server where one holds all of them.
+
+    In one direction, as formulas of operators count what is sent.
+    """
     inside = devices <= hardware.devices_per_machine
     return (hardware.inner_bandwidth_bytes_per_s if inside else hardware.outer_bandwidth_bytes_per_s) * efficiency
 
@@ -44,7 +47,8 @@ def stage_partitioning(
         edges=tuple(Edge(*pair, size) for pair, size in sorted(edge_bytes(captured).items())),
         num_devices=devices,
         memory_bytes=hardware.memory_bytes - offered.reserve,
-        bandwidth=bandwidth_between(hardware, devices, choices.link_efficiency),
+        # Costs of layers add up what is sent and what is received.
+        bandwidth=2 * bandwidth_between(hardware, devices, choices.link_efficiency),
         num_microbatches=work.num_microbatches,
         cost_model=CostModel.RELEASED,
         options={**facts, WORKING_SET: offered.reserve},

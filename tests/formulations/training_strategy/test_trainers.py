@@ -11,6 +11,7 @@ import planner
 from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy import FAMILY
 from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.settings import read
 from formulations.training_strategy.definition.sharing import Shared
 from formulations.training_strategy.degrees import all_degrees
 from formulations.training_strategy.exact import solve
@@ -18,7 +19,7 @@ from formulations.training_strategy.layouts import Layouts, quick_bound
 from formulations.training_strategy.trainer_chain import space_of
 from instances.errors import InstanceError
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
+from instances.problems.training_strategy import INNER, MACHINE, OUTER, Schedule, StrategyInstance, of_chain
 from planner.files.load import family_of
 from planner.solving.solve import run
 from solvers.errors import UsageError
@@ -186,9 +187,6 @@ def test_a_question_about_a_trainer_with_requirements_is_one_of_strategies() -> 
     assert asked.requirements == ("realizable(megatron) == 1", "tp_degree == 2", "pp_degree <= 2")
     says = "read as training_strategy: the objective is a simulated iteration"
     assert FAMILY.warnings(asked)[-1].startswith(says) and "stage_partitioning" in FAMILY.warnings(asked)[-1]
-    h100 = replace(planner.load("chain8"), options={"hardware": "h100"}, num_devices=16)
-    alone = FAMILY.read(h100, "h100", {"realizable": "megatron"})
-    assert FAMILY.warnings(alone)[-1].endswith("--devices-per-machine 8 --inner-bandwidth 9GB/s")
     for own in ({"realizable": "megatron"}, {"objective": "iteration"}):  # of what declares it itself
         assert FAMILY.warnings(planner.load("chain8-strategy", **own)) == ()
     found = planner.solve(asked, exact=True)
@@ -202,9 +200,8 @@ def test_a_question_about_a_trainer_with_requirements_is_one_of_strategies() -> 
         planner.load("chain8", realizable="megatron", require="nodes(0) <= 2")
     for given in ({"microbatches": 8}, {"objective": "iteration"}, {"require": "num_stages == 2"}):
         asked = planner.load("chain8", realizable="megatron", **given)
-        assert type(asked) is StrategyInstance and planner.solve(asked, exact=True).objective == pytest.approx(
-            0.2413, 4e-4
-        )
+        objective = planner.solve(asked, exact=True).objective
+        assert type(asked) is StrategyInstance and objective == pytest.approx(0.2413, 4e-4)
     with pytest.raises(InstanceError, match="graphs: --problem stage_partitioning"):
         planner.load("bert32", realizable="megatron", microbatches=8)
     with pytest.raises(UsageError, match="--objective is 'tps'; expected iteration"):
@@ -212,3 +209,17 @@ def test_a_question_about_a_trainer_with_requirements_is_one_of_strategies() -> 
     machines = planner.load("chain8-flushed", devices_per_machine=2, inner_bandwidth=1e10)
     with pytest.raises(InstanceError, match="devices_per_machine is 2; expected none"):
         planner.load(family_of(machines).to_json(machines), realizable="megatron")
+
+
+def test_machines_that_an_import_notes() -> None:
+    noted = replace(planner.load("chain8"), bandwidth=9e9, num_devices=8)
+    for given, wrong, found in (
+        ({"devices": 4}, {}, (6e9, None, None)),
+        ({}, {}, (2e9, 4, 6e9)),
+        ({"bandwidth": 1e9}, {}, (1e9, 4, 6e9)),
+        ({"devices-per-machine": 2, "inner-bandwidth": 5e9}, {}, (2e9, 2, 5e9)),
+        *(({}, {name: wrong}, (9e9, None, None)) for name, wrong in ((INNER, -1.0), (OUTER, "fast"), (MACHINE, True))),
+    ):
+        flat = replace(noted, options={MACHINE: 4, INNER: 6e9, OUTER: 2e9} | wrong)
+        made = read(flat, "test", given)
+        assert (made.flat.bandwidth, made.devices_per_machine, made.inner_bandwidth) == found

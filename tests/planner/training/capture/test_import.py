@@ -88,6 +88,10 @@ def test_a_function_of_a_file(source: str, function: str, tmp_path: Path, capsys
     loaded = planner.load(out)
     assert [layer.module for layer in loaded.layers] == ["layers.0", "layers.1", "layers.2"]
     assert loaded.options["microbatch"] == 4 and loaded.options["hardware"] == "h100"
+    # Both directions of three quarters of 450 GB/s, and of 50 between machines; what tensors share takes one.
+    assert (
+        loaded.bandwidth == 675e9 and planner.load(out, problem="training_strategy", devices=16).flat.bandwidth == 75e9
+    )
     assert planner.solve(loaded, exact=True).status == "optimal"
 
 

@@ -19,7 +19,7 @@ from planner.training.capture.choices import Work  # noqa: E402
 from planner.training.capture.profile import Measured, _Nodes, instance_of, profile_nodes  # noqa: E402
 from planner.training.capture.trace import capture, placeholders  # noqa: E402
 
-MACHINE = Hardware("here", {"fp32": 1.0}, 1e9, 1.0, 1e9, 1e9, 4, "measured")
+MACHINE = Hardware("here", {"fp32": 1.0}, 1e9, 1.0, 5e8, 5e8, 4, "measured")
 
 
 class Inside(nn.Module):
