@@ -18,9 +18,10 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 from planner.process.errors import UsageError
+from planner.training.runtime.job import Job, Report
 from planner.training.runtime.launch import RunError, failure_words
 from planner.training.runtime.layout import Layout, Pass, Timing
-from planner.training.runtime.process import Job, Process, Report
+from planner.training.runtime.process import Process
 from planner.training.runtime.stages import Tensor
 from planner.training.runtime.sums import GradientSum, gradient_sums
 

@@ -4,8 +4,9 @@ import datetime
 import os
 import sys
 
+from planner.training.runtime.job import Job, Report
 from planner.training.runtime.pipelining import Pipelined
-from planner.training.runtime.process import Job, Process, Report, run_together
+from planner.training.runtime.process import Process, run_together
 
 
 def run_process(job: Job, rank: int) -> list[Report]:

@@ -10,8 +10,9 @@ import time
 from typing import Any
 
 from planner.process.errors import UsageError
+from planner.training.runtime.job import Job
 from planner.training.runtime.layout import Pass, Timing
-from planner.training.runtime.process import Job, Process
+from planner.training.runtime.process import Process
 
 
 def expect_pipelined(job: Job) -> None:

@@ -14,12 +14,12 @@ from planner.results.check import check as judge
 from planner.results.check import read_plan
 from planner.training.capture.separately import count_gpus, file_of, prepare_torch, refusal
 from planner.training.runtime.emulated import expect_emulated, run_emulated, seconds_of
+from planner.training.runtime.job import Job, Report
 from planner.training.runtime.launch import InterruptedRunError, RunError, run_all
 from planner.training.runtime.layout import Duty, Layout, Timing, graph_of, layout, orders_of, simulate
 from planner.training.runtime.member import run_process
 from planner.training.runtime.objective import objective_of
 from planner.training.runtime.pipelining import expect_pipelined
-from planner.training.runtime.process import Job, Report
 from planner.training.runtime.program import Program
 from planner.training.runtime.source import program, require_torch
 from planner.training.runtime.stages import split

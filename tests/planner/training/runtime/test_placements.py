@@ -10,8 +10,8 @@ from runtime.test_run import MODELS
 
 import planner
 from planner.cli.app import main
+from planner.training.runtime.job import Job
 from planner.training.runtime.layout import layout
-from planner.training.runtime.process import Job
 
 torch = pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
 

@@ -22,7 +22,7 @@ def test_without_tags_messages_arrive_in_turn(model: str, monkeypatch: pytest.Mo
     Two stages of one process have the same weights there, which it sums once.
     """
     from planner.files.load import load
-    from planner.training.runtime.process import Job
+    from planner.training.runtime.job import Job
     from planner.training.runtime.run import run_plan
 
     monkeypatch.setattr(Job, "is_tagged", False)  # as with NCCL, which has no tags
