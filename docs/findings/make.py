@@ -430,7 +430,7 @@ FINDINGS = (
         (
             theirs("alpa, gradients not counted", "3.47"),
             theirs("galvatron with one pair of degrees, 96 devices", "47.5"),
-            theirs("uniap, sends beside passes", "2.43"),
+            theirs("uniap, sends as steps of their own", "2.43"),
             theirs("alpa, 405b on 16,384 devices", "4.00"),
         ),
     ),
