@@ -220,6 +220,24 @@ class Hinted:
             self.model.add_hint(variable, value)
 
 
+class ByName:
+    """What holds its CP-SAT model as ``model``: variables and rows by name and index, and more of them."""
+
+    model: SpokenModel
+
+    def var(self, name: str) -> Mapping[Any, Any]:
+        """A group of variables by their indices; empty if the model has none."""
+        return self.model.variables.get(name, {})
+
+    def new_integer(self, name: str, index: tuple[int, ...], most: int, doc: str) -> Any:
+        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
+        return self.model.integers(name, [index], 0, most, doc)[index]
+
+    def new_row(self, name: str, index: tuple[int, ...], row: Any, doc: str) -> None:
+        """Add a row ``name[index]``, and what it says."""
+        self.model.rows(name, [index], lambda *_: row, doc)
+
+
 class Runnable(Hinted, Inspectable):
     """What can be run as well, with parameters of its own."""
 

@@ -239,6 +239,31 @@ class Hinted:
         return self._start
 
 
+class ByName:
+    """What holds its Pyomo model as ``model``: variables and rows by name and index, and more of them."""
+
+    model: Any
+
+    def var(self, name: str) -> Mapping[Any, Any]:
+        """A group of variables by their indices; empty if the model has none."""
+        found = self.model.component(name)
+        return found if isinstance(found, pyo.Var) else {}
+
+    def new_integer(self, name: str, index: tuple[int, ...], most: int, doc: str) -> Any:
+        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
+        if self.model.component(name) is None:
+            self.model.add_component(name, pyo.Var(pyo.Any, domain=pyo.NonNegativeIntegers, dense=False, doc=doc))
+        found = self.model.component(name)[index]
+        found.setub(most)
+        return found
+
+    def new_row(self, name: str, index: tuple[int, ...], row: Any, doc: str) -> None:
+        """Add a row ``name[index]``, and what it says."""
+        if self.model.component(name) is None:
+            self.model.add_component(name, pyo.Constraint(pyo.Any, doc=doc))
+        self.model.component(name)[index] = row
+
+
 class Runnable(Hinted, Inspectable):
     """What holds its Pyomo model as ``model``, and can be run with HiGHS's ``options``."""
 

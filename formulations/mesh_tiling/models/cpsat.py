@@ -147,15 +147,11 @@ def add_stages(model: cpsat.SpokenModel, data: Data) -> None:
 
 
 @dataclass
-class Model(Decisions, cpsat.Runnable):
+class Model(Decisions, cpsat.ByName, cpsat.Runnable):
     """The model of ``data``."""
 
     model: cpsat.SpokenModel
     data: Data
-
-    def var(self, name: str) -> Mapping[Any, Any]:
-        """A group of variables by their indices; empty if the model has none."""
-        return self.model.variables.get(name, {})
 
     def sum_of(self, factor: Callable[[int, Tile], int]) -> Any:
         """The sum of a factor of stage and tile over where each stage is."""

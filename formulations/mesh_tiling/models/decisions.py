@@ -16,16 +16,13 @@ class Decisions(WithoutSizes, ABC):
     """``taken[q]``; ``steps[a, b]`` and ``first[a]`` where the order counts; ``at[j, q]`` where a requirement asks."""
 
     data: Any
+    var: Any  # the solver's (`ByName`)
 
     @property
     def places(self) -> Placements:
         """All places of tiles."""
         places: Placements = self.data.places
         return places
-
-    @abstractmethod
-    def var(self, name: str) -> Mapping[Any, Any]:
-        """A group of variables by their indices; empty if the model has none."""
 
     @abstractmethod
     def sum_of(self, factor: Callable[[int, Tile], int]) -> Any:

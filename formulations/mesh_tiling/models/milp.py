@@ -168,15 +168,11 @@ def add_stages(model: Any, data: Data) -> None:
 
 
 @dataclass
-class Model(Decisions, milp.Runnable):
+class Model(Decisions, milp.ByName, milp.Runnable):
     """The model of ``data``."""
 
     model: Any
     data: Data
-
-    def var(self, name: str) -> Mapping[Any, Any]:
-        """A group of variables by their indices; empty if the model has none."""
-        return self.model.component(name) or {}
 
     def sum_of(self, factor: Callable[[int, Tile], int]) -> Any:
         """The sum of a factor of stage and tile over where each stage is."""

@@ -143,7 +143,7 @@ def strengthen(model: cpsat.SpokenModel, data: Data, first: dict[tuple[int, int]
 
 
 @dataclass
-class Model(ScheduleModel, cpsat.Runnable):
+class Model(ScheduleModel, cpsat.ByName, cpsat.Runnable):
     """The model of ``data``."""
 
     data: Data
@@ -152,16 +152,6 @@ class Model(ScheduleModel, cpsat.Runnable):
     pairs: dict[tuple[int, int], cp_model.IntVar]
     iteration: cp_model.IntVar
     peaks: dict[int, Any] = field(default_factory=dict)
-
-    def new_integer(self, name: str, index: tuple[int, ...], most: int, says: str) -> Any:
-        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
-        self.model.says(name, says)
-        return self.model.new_int_var(0, most, f"{name}[{','.join(map(str, index))}]")
-
-    def hold(self, name: str, index: tuple[int, ...], row: Any, says: str) -> None:
-        """Add a constraint ``name[index]``, and what it says."""
-        self.model.says(name, says)
-        self.model.add(row).with_name(f"{name}[{','.join(map(str, index))}]")
 
     def orders(self, values: Any) -> list[list[int]]:
         """The order of each device's passes; passes that take no whole unit may start together."""

@@ -164,7 +164,7 @@ def _windows(data: Data) -> tuple[list[float], list[float]]:
 
 
 @dataclass
-class Model(ScheduleModel, milp.Runnable):
+class Model(ScheduleModel, milp.ByName, milp.Runnable):
     """The model of ``data``."""
 
     data: Data
@@ -174,20 +174,6 @@ class Model(ScheduleModel, milp.Runnable):
     def __post_init__(self) -> None:
         model = self.model
         self.start, self.pairs, self.iteration = model.start, dict(model.backward_first.items()), model.iteration
-
-    def new_integer(self, name: str, index: tuple[int, ...], most: int, says: str) -> Any:
-        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
-        if self.model.component(name) is None:
-            self.model.add_component(name, pyo.Var(pyo.Any, domain=pyo.NonNegativeIntegers, dense=False, doc=says))
-        found = self.model.component(name)[index]
-        found.setub(most)
-        return found
-
-    def hold(self, name: str, index: tuple[int, ...], row: Any, says: str) -> None:
-        """Add a constraint ``name[index]``, and what it says."""
-        if self.model.component(name) is None:
-            self.model.add_component(name, pyo.Constraint(pyo.Any, doc=says))
-        self.model.component(name)[index] = row
 
     def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Run HiGHS; where even the shortest iteration is late, by its bound, there is no schedule."""

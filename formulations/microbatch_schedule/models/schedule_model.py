@@ -1,6 +1,5 @@
 """What both solvers' models of a schedule share: plans, requirements, and what is cut off."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
@@ -18,7 +17,7 @@ from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits, Watch
 
 
-class ScheduleModel(ABC):
+class ScheduleModel:
     """A model of ``data``: ``start[p]`` are the starts of passes, and ``pairs`` say which of two comes first."""
 
     data: Data
@@ -27,15 +26,9 @@ class ScheduleModel(ABC):
     iteration: Any
     peaks: dict[int, Any]
     cuts: int = 0
-    add_row: Any  # of the solver's `Runnable`
-
-    @abstractmethod
-    def new_integer(self, name: str, index: tuple[int, ...], most: int, says: str) -> Any:
-        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
-
-    @abstractmethod
-    def hold(self, name: str, index: tuple[int, ...], row: Any, says: str) -> None:
-        """Add a constraint ``name[index]``, and what it says."""
+    add_row: Any  # these are the solver's (`Runnable`, `ByName`)
+    new_integer: Any
+    new_row: Any
 
     def decode(self, values: Any) -> SchedulePlan:
         """The plan of a solution: its orders, with the seconds as declared.
@@ -88,17 +81,19 @@ class ScheduleModel(ABC):
             )
             for j in range(count)
         ]
-        self.hold("one_peak", (stage,), sum(peaks) == 1, "it holds most at some backward pass: sum of at_peak[s,j] = 1")
+        self.new_row(
+            "one_peak", (stage,), sum(peaks) == 1, "it holds most at some backward pass: sum of at_peak[s,j] = 1"
+        )
         for j, peak in enumerate(peaks):
             held = self.data.in_flight(self.pairs, stage, self.data.graph.release(stage, j))
-            self.hold(
+            self.new_row(
                 "most_held",
                 (stage, j),
                 most >= held,
                 "it is no less than what the stage holds when backward pass j starts: most[s] >= 1 + forward passes "
                 "behind forward pass j that come first",
             )
-            self.hold(
+            self.new_row(
                 "peak_held",
                 (stage, j),
                 most <= held + count * (1 - peak),

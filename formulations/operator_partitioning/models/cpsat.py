@@ -245,23 +245,11 @@ def _byte_scale(sizes: list[float], room: float) -> Scale:
 
 
 @dataclass
-class Partition(partition.Partition):
+class Partition(cpsat.ByName, partition.Partition):
     """The partition of a model that has its variables and rows (`add_partition`)."""
 
     model: cpsat.SpokenModel
     data: Data
-
-    def var(self, name: str) -> Mapping[Any, Any]:
-        """A group of variables by their indices; empty if the model has none."""
-        return self.model.variables.get(name, {})
-
-    def new_integer(self, name: str, index: tuple[int, ...], most: int, doc: str) -> Any:
-        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
-        return self.model.integers(name, [index], 0, most, doc)[index]
-
-    def new_row(self, name: str, index: tuple[int, ...], row: Any, doc: str) -> None:
-        """Add a row ``name[index]``, and what it says."""
-        self.model.rows(name, [index], lambda *_: row, doc)
 
     def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
         """Not this assignment, nor any that is no smaller."""

@@ -7,7 +7,6 @@ Source: this project; the objective is Parmesan's, Equations 1 and 3.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -256,31 +255,11 @@ def add_step(model: pyo.ConcreteModel, data: Data, unit: float, top_s: float) ->
 
 
 @dataclass
-class Partition(partition.Partition):
+class Partition(milp.ByName, partition.Partition):
     """The partition of a model that has its variables and rows (`add_partition`)."""
 
     model: Any
     data: Data
-
-    def var(self, name: str) -> Mapping[Any, Any]:
-        """A group of variables by their indices; empty if the model has none."""
-        found = self.model.component(name)
-        return found if isinstance(found, pyo.Var) else {}
-
-    def new_integer(self, name: str, index: tuple[int, ...], most: int, doc: str) -> Any:
-        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
-        if self.model.component(name) is None:
-            variables = pyo.Var(pyo.Any, domain=pyo.NonNegativeIntegers, dense=False, doc=doc)
-            self.model.add_component(name, variables)
-        found = self.model.component(name)[index]
-        found.setub(most)
-        return found
-
-    def new_row(self, name: str, index: tuple[int, ...], row: Any, doc: str) -> None:
-        """Add a row ``name[index]``, and what it says."""
-        if self.model.component(name) is None:
-            self.model.add_component(name, pyo.Constraint(pyo.Any, doc=doc))
-        self.model.component(name)[index] = row
 
     def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
         """Not this assignment, which is within the tolerance of a row of sizes, yet too large; nor any no smaller."""

@@ -14,18 +14,9 @@ class Partition(ABC):
     """The variables of a model by name and index: ``holds[v, s]`` and ``replicas[s, r]`` decide, others follow."""
 
     data: Data
-
-    @abstractmethod
-    def var(self, name: str) -> Mapping[Any, Any]:
-        """A group of variables by their indices; empty if the model has none."""
-
-    @abstractmethod
-    def new_integer(self, name: str, index: tuple[int, ...], most: int, doc: str) -> Any:
-        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
-
-    @abstractmethod
-    def new_row(self, name: str, index: tuple[int, ...], row: Any, doc: str) -> None:
-        """Add a row ``name[index]``, and what it says."""
+    var: Any  # these are the solver's (`ByName`)
+    new_integer: Any
+    new_row: Any
 
     @abstractmethod
     def cut_off(self, plan: OperatorPlan, values: Any) -> None:
