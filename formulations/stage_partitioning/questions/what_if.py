@@ -26,6 +26,8 @@ from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plan_figures import memory_rows
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, stage_time, suffix_sums
 from formulations.stage_partitioning.definition.settings import PER_SECOND
+from formulations.stage_partitioning.questions.noise import factors as factors
+from formulations.stage_partitioning.questions.noise import noisy as noisy
 from formulations.stage_partitioning.questions.why_infeasible import most_devices, unlimited_devices
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
 from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
