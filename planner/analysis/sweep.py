@@ -27,7 +27,8 @@ from planner.results.result import Result
 from planner.solving.solve import silent, solve
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, relative_gap
 
-_SIZE = "{b}"
+#: What stands for the micro-batch size in the names of several files.
+SIZE = "{b}"
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def sweep(
         for g, b in fitting:
             if b not in profiles:
                 taken = _profile(name, b, microbatch_sizes)
-                profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
+                profiles[b] = load(name.replace(SIZE, str(b)), inputs=inputs, **given, **taken)
                 _expect_profile(profiles[b], b, microbatch_sizes)
             family = family_of(profiles[b])
             if not family.sweepable:
@@ -208,7 +209,7 @@ def _profile(name: str, size: int, sizes: Sequence[int]) -> dict[str, Any]:
     entry = catalog().get(name)
     if entry is not None and any(parameter.name == "microbatch-size" for parameter in entry.parameters):
         return {"microbatch_size": size}
-    if len(set(sizes)) > 1 and _SIZE not in name:
+    if len(set(sizes)) > 1 and SIZE not in name:
         rule = (
             "one size, as this is one profile; for several a name with {b}, such as model_{b}.json, or a catalog model"
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.common import NOTES, VIEW, Notes, Out, View
+from instances.problems.stage_partitioning import StageInstance
+from planner.cli.common import NOTES, VIEW, Notes, Out, Search, View
 from planner.cli.for_trainer import Trainer, question_of
 from planner.cli.outputs import Outputs
 from planner.cli.solve import solve_command
@@ -38,7 +39,7 @@ def import_command(
     devices: Devices = 8,
     microbatches: Annotated[int | None, typer.Option(metavar="N", help="of a batch; default 128")] = None,
     batch: Annotated[str | None, typer.Option(metavar="B", help="instead: samples, or 4194304tokens")] = None,
-    microbatch: Annotated[int | None, typer.Option(metavar="B", help="hf: samples of one; default 1")] = None,
+    microbatch: Annotated[str | None, typer.Option(metavar="B,...", help="hf: samples of one; default 1")] = None,
     seq_len: Annotated[int | None, typer.Option(metavar="S", help="hf: tokens; default: up to 4096")] = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="hf: bf16 (default), fp8, fp16, fp32, fp64")] = None,
     tp: Annotated[str | None, typer.Option(metavar="T,...", help="degrees; default: powers of two")] = None,
@@ -62,6 +63,7 @@ def import_command(
         if out is None or problem != "stage_partitioning":
             rule = "--out FILE, which its export reads, and --problem stage_partitioning"
             raise UsageError.at("--for", trainer, rule)
+    from planner.analysis.sweep import SIZE, parse_counts
     from planner.display.models import show_brought
     from planner.training.capture.choices import Choices
     from planner.training.capture.import_model import KINDS
@@ -71,46 +73,63 @@ def import_command(
         raise UsageError.at("KIND", kind, " or ".join(KINDS))
     if splits not in ("by-hand", "found"):
         raise UsageError.at("--splits", splits, "by-hand or found")
-    counts = {"--devices": devices, "--microbatches": microbatches, "--microbatch": microbatch, "--seq-len": seq_len}
-    _expect_counts(counts)
+    _expect_counts({"--devices": devices, "--microbatches": microbatches, "--seq-len": seq_len})
+    sizes = parse_counts("--microbatch", "1" if microbatch is None else microbatch)
+    if len(sizes) > 1 and (batch is None or SIZE not in (out or "") or (view.json and trainer is None)):
+        raise UsageError.at("--microbatch", microbatch, f"one size, or --batch and --out x-{SIZE}.json, without --json")
     if out is not None:
         refuse_overwriting(out, model.rpartition(":")[0] or model)
     elif view.json:
         raise UsageError("--json shows the figures of the model; expected --out FILE for the instance as well")
-    found = bring_separately(
-        kind,
-        model,
-        time_limit=time_limit,
-        problem=problem,
-        granularity=granularity,
-        hardware=hardware,
-        devices=devices,
-        microbatches=microbatches,
-        batch=batch,
-        microbatch=microbatch,
-        sequence=seq_len,
-        dtype=dtype,
-        choices=Choices(
-            () if tp is None else _degrees("--tp", tp),
-            not no_recompute,
-            sequence_parallel,
-            () if zero is None else _degrees("--zero", zero),
-            efficiency,
-            memory_efficiency,
-            weight_versions=weight_versions,
-            found_splits=splits == "found",
-        ),
-    )
-    _note(found, view)
-    text = as_json(family_of(found.instance).to_json(found.instance))
-    if out is None:
-        print(text)
-        return
-    write_atomically(Path(out), text + "\n")
-    if trainer is None or not view.json:
-        view.show({"problem": problem, **found.figures, "out": out}, show_brought)
-    if trainer is not None:
-        solve_command(out, trainer=trainer, outputs=Outputs(json=view.json, quiet=view.quiet))
+    for size in sizes:
+        found = bring_separately(
+            kind,
+            model,
+            time_limit=time_limit,
+            problem=problem,
+            granularity=granularity,
+            hardware=hardware,
+            devices=devices,
+            microbatches=microbatches,
+            batch=batch,
+            microbatch=None if microbatch is None else size,
+            sequence=seq_len,
+            dtype=dtype,
+            choices=Choices(
+                () if tp is None else _degrees("--tp", tp),
+                not no_recompute,
+                sequence_parallel,
+                () if zero is None else _degrees("--zero", zero),
+                efficiency,
+                memory_efficiency,
+                weight_versions=weight_versions,
+                found_splits=splits == "found",
+            ),
+        )
+        _note(found, view)
+        text = as_json(family_of(found.instance).to_json(found.instance))
+        if out is None:
+            print(text)
+            return
+        file = out.replace(SIZE, str(size)) if len(sizes) > 1 else out
+        write_atomically(Path(file), text + "\n")
+        if trainer is None or not view.json:
+            view.show({"problem": problem, **found.figures, "out": file}, show_brought)
+    if trainer is not None and isinstance(found.instance, StageInstance):
+        if len(sizes) > 1 and out is not None:
+            file = _fastest(out, sizes, found.instance.num_microbatches * sizes[-1], trainer, view)
+        solve_command(file, trainer=trainer, outputs=Outputs(json=view.json, quiet=view.quiet))
+
+
+def _fastest(out: str, sizes: Sequence[int], samples: int, trainer: str, view: Notes) -> str:
+    """The file of the micro-batches with which a batch takes a trainer least; shows what it takes with each."""
+    from planner.analysis.sweep import SIZE, sweep, time_per_sequence
+    from planner.display.nearby import show_sweep
+
+    _, found, rows = sweep(out, samples, (1,), sizes, overrides=question_of(trainer, {}), limits=Search().limits())
+    if not view.json:
+        show_sweep(rows, found.flat.time_unit)
+    return out.replace(SIZE, str(min(rows, key=time_per_sequence).microbatch_size))
 
 
 def profile_command(

@@ -196,16 +196,12 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
 def _on_machines(instance: StrategyInstance, *, bandwidth: bool) -> StrategyInstance:
     """The instance on the machines that its import noted; ``bandwidth``: that of the network is given already."""
     flat = instance.flat
-    count, inner, outer = (flat.options.get(name) for name in (MACHINE, INNER, OUTER))
-    if not (
-        isinstance(inner, float) and isinstance(outer, float) and 0 < min(inner, outer) <= max(inner, outer) < 1e30
-    ):
-        return instance
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1 or flat.time_unit != "s":
-        return instance
-    several = flat.num_devices > count
-    made = replace(instance, flat=flat if bandwidth else replace(flat, bandwidth=outer if several else inner))
-    return replace(made, devices_per_machine=count, inner_bandwidth=inner) if several else made
+    match [flat.options.get(name) for name in (MACHINE, INNER, OUTER)] if flat.time_unit == "s" else []:
+        case [int(count), float(inner), float(outer)] if count is not True and min(count, inner, outer) > 0:
+            several = flat.num_devices > count
+            made = replace(instance, flat=flat if bandwidth else replace(flat, bandwidth=outer if several else inner))
+            return replace(made, devices_per_machine=count, inner_bandwidth=inner) if several else made
+    return instance
 
 
 def _sharing(instance: StrategyInstance, levels: tuple[int, ...] | None, where: str) -> StrategyInstance:

@@ -179,8 +179,7 @@ def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> f
     back, to those in the machine while to the others, and so do their gradients: of these a third counts in each part.
     """
     own = instance.exchanged.get(layer.id, Exchanged())
-    c, e = by.context, by.expert
-    inner, outer = bandwidth(instance, None), bandwidth(instance, 1)
+    c, e, inner, outer = by.context, by.expert, bandwidth(instance, None), bandwidth(instance, 1)
     ring = (c - 1) / c * own.kv_bytes / t / (inner if members(instance, t, c) is None else outer)
     near = members(instance, t, e) or e
     return ring + 4 / 3 * own.token_bytes / (t * c) * max((e - near) / e / outer, (near - 1) / e / inner)

@@ -107,11 +107,44 @@ def test_the_importing_line_answers_for_a_trainer(source: str, tmp_path: Path, c
     assert answer and run(capsys, *line)[1].endswith(answer)
 
 
+@needs_torch
+def test_the_importing_line_compares_sizes_of_micro_batches(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Each has a file, with as many samples in a batch; the answer is that of the fastest one."""
+    out = str(tmp_path / "net-{b}.json")
+    line = (
+        "hf",
+        "vit-b",
+        "--devices",
+        "2",
+        "--batch",
+        "16",
+        "--microbatch",
+        "1,4",
+        "--out",
+        out,
+        "--for",
+        "torchtitan",
+    )
+    code, shown, _ = run(capsys, *line)
+    made = [planner.load(out.replace("{b}", str(b))) for b in (1, 4)]
+    assert code == 0 and [each.num_microbatches for each in made] == [16, 4]
+    times, answers = {}, {}
+    for b in (1, 4):
+        main(["solve", out.replace("{b}", str(b)), "--for", "torchtitan", "--json"])
+        times[b] = json.loads(capsys.readouterr().out)["objective"]
+        main(["solve", out.replace("{b}", str(b)), "--for", "torchtitan"])
+        answers[b] = capsys.readouterr().out
+    assert shown.endswith(answers[min(times, key=lambda b: times[b])]) and all(
+        f"{each:.6g}" in shown for each in times.values()
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         (("--for", "vllm", "--out", "net.json"), "--for is 'vllm'; expected one of megatron"),
         (("--for", "torch"), "--for is 'torch'; expected --out FILE"),
+        (("--microbatch", "1,2", "--batch", "8", "--out", "net.json"), "--microbatch is '1,2'; expected one size, or"),
         (("--for", "torch", "--out", "net.json", "--problem", "stage_graph"), "and --problem stage_partitioning"),
     ],
 )
