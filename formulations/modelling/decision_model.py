@@ -35,8 +35,7 @@ def _build(rows: Rows, instance: Any, watch: Watch | None = None, *, complete: b
     family = _family(instance)
     model = _kind()(family.entries["decisions"], instance)
     rows(instance, model)
-    add_requirements(model, family.vocabulary, instance)
-    return model
+    return add_requirements(model, family.vocabulary, instance)
 
 
 def _solve(rows: Rows, instance: Any, limits: Limits, watch: Watch) -> Answer[Any]:

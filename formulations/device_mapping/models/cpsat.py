@@ -286,9 +286,7 @@ def model_of(instance: DeviceMapping, watch: Watch | None = None, *, complete: b
     data = data_of(instance, watch, complete=complete)
     found = build(data, watch)
     strengthen(found, data)
-    model = Model(found, data)
-    add_requirements(model, VOCABULARY, instance)
-    return model
+    return add_requirements(Model(found, data), VOCABULARY, instance)
 
 
 def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Plan]:

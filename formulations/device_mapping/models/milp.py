@@ -439,9 +439,7 @@ def model_of(
             strengthen(model, data)
     except TooManyError as error:
         raise SizeError(str(error)) from None
-    found = Model(model, data, targets)
-    add_requirements(found, VOCABULARY, instance)
-    return found
+    return add_requirements(Model(model, data, targets), VOCABULARY, instance)
 
 
 def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Plan]:

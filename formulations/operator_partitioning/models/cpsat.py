@@ -285,9 +285,9 @@ def model_of(
 ) -> Model:
     """The model of an instance, with its requirements."""
     data = data_of(instance)
-    model = (StepModel if instance.flushed else Model)(build(data), data, scale_of(data))
-    add_requirements(model, VOCABULARY, instance)
-    return model
+    return add_requirements(
+        (StepModel if instance.flushed else Model)(build(data), data, scale_of(data)), VOCABULARY, instance
+    )
 
 
 def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:

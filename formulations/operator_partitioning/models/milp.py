@@ -285,9 +285,7 @@ def model_of(instance: OperatorInstance, watch: Watch | None = None, *, complete
     """
     data = data_of(instance)
     unit, top_s = times_of(data, None if complete or watch is None else watch.best_objective)
-    model = Model(build(data, unit, top_s), data, unit)
-    add_requirements(model, VOCABULARY, instance)
-    return model
+    return add_requirements(Model(build(data, unit, top_s), data, unit), VOCABULARY, instance)
 
 
 def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:

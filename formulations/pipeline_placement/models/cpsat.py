@@ -207,9 +207,8 @@ def model_of(instance: PlacementInstance, watch: Watch | None = None, *, complet
     """The model of an instance (`data_of`), with its requirements; `solvers.build_stop.Stopped` once the watch is."""
     with stops_with(watch or Watch()):
         data = data_of(instance, watch, _MARGIN, complete=complete)
-        model = (StepModel if instance.objective == "step" else Model)(build(data), data, scale_of(data))
-        add_requirements(model, VOCABULARY, instance)
-        return model
+        kind = StepModel if instance.objective == "step" else Model
+        return add_requirements(kind(build(data), data, scale_of(data)), VOCABULARY, instance)
 
 
 def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:

@@ -215,9 +215,7 @@ def model_of(instance: PlacementInstance, watch: Watch | None = None, *, complet
     """The model of an instance (`data_of`), with its requirements; `solvers.build_stop.Stopped` once the watch is."""
     with stops_with(watch or Watch()):
         data = data_of(instance, watch, milp.ROOM, complete=complete)
-        model = Model(build(data), data, unit_of_time(data))
-        add_requirements(model, VOCABULARY, instance)
-        return model
+        return add_requirements(Model(build(data), data, unit_of_time(data)), VOCABULARY, instance)
 
 
 def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:

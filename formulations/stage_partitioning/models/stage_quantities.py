@@ -7,7 +7,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from operator import attrgetter
+from typing import Any
 
 import pyomo.environ as pyo
 from ortools.sat.python import cp_model
@@ -17,31 +18,8 @@ from solvers.cpsat import backend as cpsat
 from solvers.milp import backend as milp
 from solvers.milp.backend import weighted_sum
 
-
-class Degrees(Protocol):
-    """A stage that a plan may have: a block, or an arc."""
-
-    @property
-    def tp_degree(self) -> int:
-        """t."""
-
-    @property
-    def dp_degree(self) -> int:
-        """d."""
-
-    @property
-    def devices(self) -> int:
-        """t d."""
-
-
-def tp_degree(stage: Degrees) -> int:
-    """Its t."""
-    return stage.tp_degree
-
-
-def dp_degree(stage: Degrees) -> int:
-    """Its d."""
-    return stage.dp_degree
+#: The degrees of a stage that a plan may have, a block or an arc, by their letters.
+_DEGREES = {"t": attrgetter("tp_degree"), "d": attrgetter("dp_degree")}
 
 
 class StageQuantities:
@@ -73,7 +51,7 @@ class StageQuantities:
         """For every node 1 if the stage of that number holds it."""
 
     @abstractmethod
-    def _degree_at(self, letter: str, degree: Callable[[Degrees], int], stage: int) -> Any:
+    def _degree_at(self, letter: str, stage: int) -> Any:
         """A degree of the stage of that number; 0 if there is none."""
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
@@ -81,14 +59,14 @@ class StageQuantities:
         index = self.terms.instance.index
         return {
             "num_stages": lambda: self._over_stages(lambda _: 1),
-            "num_devices": lambda: self._over_stages(lambda stage: stage.devices),
+            "num_devices": lambda: self._over_stages(attrgetter("devices")),
             "same_stage": lambda node, other: self._together(*sorted((index[node], index[other]))),
             "stage_of": lambda node: self._stage_of(index[node]),
             "nodes": lambda stage: sum(self._nodes_at(stage)),
-            "tp_degree": lambda stage: self._degree_at("t", tp_degree, stage),
-            "dp_degree": lambda stage: self._degree_at("d", dp_degree, stage),
-            "tp_degree_of": lambda node: self._of_stage_with(index[node], tp_degree),
-            "dp_degree_of": lambda node: self._of_stage_with(index[node], dp_degree),
+            "tp_degree": lambda stage: self._degree_at("t", stage),
+            "dp_degree": lambda stage: self._degree_at("d", stage),
+            "tp_degree_of": lambda node: self._of_stage_with(index[node], _DEGREES["t"]),
+            "dp_degree_of": lambda node: self._of_stage_with(index[node], _DEGREES["d"]),
         }
 
     def measures(self) -> Mapping[str, Callable[..., Any]]:
@@ -154,7 +132,7 @@ class MilpQuantities(StageQuantities, milp.Runnable):
                 model.up_to_side[stage, v] = stage_of <= (stage - 1) * before + stage * at + (len(nodes) - 1) * behind
         return [model.at[stage, v] for v in nodes]
 
-    def _degree_at(self, letter: str, degree: Callable[[Degrees], int], stage: int) -> Any:
+    def _degree_at(self, letter: str, stage: int) -> Any:
         model, held, most = self.model, self._nodes_at(stage), self.most_degree
         # fmt: off
         if model.component("degree") is None:
@@ -168,8 +146,12 @@ class MilpQuantities(StageQuantities, milp.Runnable):
             found = model.degree[stage, letter]
             model.no_degree[stage, letter] = found <= most * pyo.quicksum(held)
             for v, at in enumerate(held):
-                model.own_degree[stage, letter, v, 0] = found <= self._of_stage_with(v, degree) + most * (1 - at)
-                model.own_degree[stage, letter, v, 1] = found >= self._of_stage_with(v, degree) - most * (1 - at)
+                model.own_degree[stage, letter, v, 0] = found <= self._of_stage_with(v, _DEGREES[letter]) + most * (
+                    1 - at
+                )
+                model.own_degree[stage, letter, v, 1] = found >= self._of_stage_with(v, _DEGREES[letter]) - most * (
+                    1 - at
+                )
         return weighted_sum([(1, model.degree[stage, letter])])
 
     def _time_at(self, stage: int) -> Any:
@@ -210,7 +192,7 @@ class CpsatQuantities(StageQuantities, cpsat.Runnable):
             model.add(self._stage_of(v) != stage).with_name(f"at_unless[{stage},{v}]").only_enforce_if(~at)
         return list(held)
 
-    def _degree_at(self, letter: str, degree: Callable[[Degrees], int], stage: int) -> Any:
+    def _degree_at(self, letter: str, stage: int) -> Any:
         model, held, name = self.model, self._nodes_at(stage), f"degree_{letter}[{stage}]"
         if name not in self.derived_terms:
             model.says(f"degree_{letter}", f"degree_{letter}[j]: {letter} of stage j, for a requirement")
@@ -218,7 +200,9 @@ class CpsatQuantities(StageQuantities, cpsat.Runnable):
             model.says("no_degree", "a stage without a node has none")
             found = self.derived_terms[name] = model.new_int_var(0, self.most_degree, name)
             for v, at in enumerate(held):
-                own = model.add(found == self._of_stage_with(v, degree)).with_name(f"own_degree[{letter},{stage},{v}]")
+                own = model.add(found == self._of_stage_with(v, _DEGREES[letter])).with_name(
+                    f"own_degree[{letter},{stage},{v}]"
+                )
                 own.only_enforce_if(at)
             model.add(found == 0).with_name(f"no_degree[{letter},{stage}]").only_enforce_if(*(~at for at in held))
         return self.derived_terms[name]
