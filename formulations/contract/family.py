@@ -175,11 +175,15 @@ def heuristic(name: str, source: str, solve: Callable[..., Answer[Any]], **other
 
 
 def declarative(
-    name: str, source: str, model: "Lazy", backend: str, honours: Iterable[Quantity], **others: Any
+    model: "Lazy", source: str, honours: Iterable[Quantity], *, name: str | None = None, **others: Any
 ) -> Method[Any, Any]:
-    """An exact method by its model's module, which has ``solve`` and ``model_of``; it honours these."""
+    """An exact method by its model's module, which has ``solve`` and ``model_of``; it honours these.
+
+    Method and solver are named as the module is: ``cpsat_columns`` is cpsat-columns with CP-SAT, ``milp`` with HiGHS.
+    """
+    backend = "highs" if model.__name__.startswith("milp") else "cpsat"
     parts = {"backend": backend, "build": model.model_of, "honours": names(honours)}
-    return exact(name, source, model.solve, **parts, **others)
+    return exact(name or model.__name__.replace("_", "-"), source, model.solve, **parts, **others)
 
 
 @dataclass(frozen=True)

@@ -112,10 +112,8 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         effort=lambda instance: 2000.0 * _stage_layers(instance),
     ),
     declarative(
-        "cpsat",
-        "order-encoded cuts, CP-SAT",
         _code.models.cpsat,
-        "cpsat",
+        "order-encoded cuts, CP-SAT",
         VOCABULARY,
         supports=_cpsat,
         limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements "
@@ -123,10 +121,8 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         effort=lambda instance: 1e5 * _stage_layers(instance),
     ),
     declarative(
-        "milp",
-        "path of stages, Pyomo and HiGHS",
         _code.models.milp,
-        "highs",
+        "path of stages, Pyomo and HiGHS",
         VOCABULARY,
         supports=_milp,
         limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements {_MODEL_ARCS:,} "

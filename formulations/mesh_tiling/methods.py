@@ -50,20 +50,16 @@ _cpsat_fits = _fits(_CPSAT_PLACES, _CPSAT_PAIRS)
 
 METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
     declarative(
-        "cpsat",
-        "exact cover, the order as an Euler walk through kinds of tiles, CP-SAT",
         _code.models.cpsat,
-        "cpsat",
+        "exact cover, the order as an Euler walk through kinds of tiles, CP-SAT",
         VOCABULARY,
         supports=_cpsat_fits,
         limits=_limits(_CPSAT_PLACES, _CPSAT_PAIRS),
         effort=lambda instance: 1e5 * (_places(instance) + (_kinds(instance) ** 2 if instance.ordered else 0)),
     ),
     declarative(
-        "milp",
-        "exact cover, the order as an Euler walk with a flow to each kind, Pyomo and HiGHS",
         _code.models.milp,
-        "highs",
+        "exact cover, the order as an Euler walk with a flow to each kind, Pyomo and HiGHS",
         VOCABULARY,
         supports=_fits(_MILP_PLACES, _MILP_PAIRS),
         limits=_limits(_MILP_PLACES, _MILP_PAIRS),

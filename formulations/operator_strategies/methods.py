@@ -43,20 +43,16 @@ def _effort(per_entry: float) -> Callable[[OperatorStrategies], float]:
 
 METHODS: tuple[Method[OperatorStrategies, StrategyPlan], ...] = (
     declarative(
-        "cpsat",
-        "IOPDDL's problem with dominated strategies left out and costs moved to the nodes, CP-SAT",
         _code.models.cpsat,
-        "cpsat",
+        "IOPDDL's problem with dominated strategies left out and costs moved to the nodes, CP-SAT",
         VOCABULARY,
         supports=_fits(_CPSAT_PAIRS),
         limits=f"at most {_CPSAT_PAIRS:,} pairs of strategies of all edges together",
         effort=_effort(1e5),
     ),
     declarative(
-        "milp",
-        "reconstructed after Alpa (its linearised edges, on the contest's problem), Pyomo and HiGHS",
         _code.models.milp,
-        "highs",
+        "reconstructed after Alpa (its linearised edges, on the contest's problem), Pyomo and HiGHS",
         VOCABULARY,
         supports=_fits(_MILP_PAIRS),
         limits=f"at most {_MILP_PAIRS:,} pairs of strategies of all edges together",

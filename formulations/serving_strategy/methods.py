@@ -45,10 +45,8 @@ METHODS: tuple[Method[ServingInstance, ServingPlan], ...] = (
         effort=lambda instance: 1e2 * num_shapes(instance) * len(instance.layers),
     ),
     declarative(
-        "cpsat",
-        "made for this project: shapes and ends of stages, CP-SAT",
         _code.models.cpsat,
-        "cpsat",
+        "made for this project: shapes and ends of stages, CP-SAT",
         VOCABULARY,
         supports=_fits(_num_rows, _MODEL_ROWS),
         limits=f"at most {_MODEL_ROWS:,} degrees and batches, by kinds of layers",

@@ -95,13 +95,11 @@ METHODS: tuple[Method[StrategyInstance, StrategyPlan], ...] = (
         honours=names(VOCABULARY),
     ),
     declarative(
-        "cpsat",
-        "cuts, recomputation and ends of passes at given degrees, CP-SAT; degrees by a bound",
         _code.models.cpsat,
-        "cpsat",
+        "cuts, recomputation and ends of passes at given degrees, CP-SAT; degrees by a bound",
         **_MODELLED,
     ),
-    declarative("milp", "the same rows, Pyomo and HiGHS", _code.models.milp, "highs", **_MODELLED),
+    declarative(_code.models.milp, "the same rows, Pyomo and HiGHS", **_MODELLED),
     heuristic(
         "even",
         "Megatron-LM: as many blocks in each chunk, as many recomputed; the best degrees by simulation",
