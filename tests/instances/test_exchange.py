@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from random_instances import warmed
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from formulations import FAMILIES
@@ -189,7 +190,7 @@ def written(problem: str, number: int) -> Any:
     return json.loads(json.dumps(plain(warmed(problem).to_json(random_case(problem, 7, number)))))
 
 
-@pytest.mark.parametrize("problem", [family.name for family in FAMILIES])
+@thinned("problem", [family.name for family in FAMILIES])
 def test_it_takes_what_is_written_and_refuses_other_fields(problem: str) -> None:
     for number in range(3):
         content = written(problem, number)

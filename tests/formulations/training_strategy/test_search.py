@@ -13,6 +13,7 @@ from equal_chains import CHAIN, DUALPIPE_V, F1B, GPIPE, INTERLEAVED, ZB, ZB_H2, 
 from load import allowed_s
 from oracles.training_strategy import optimum, random_instance, sharing
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from formulations.simulation.iteration import simulate
@@ -284,7 +285,7 @@ def uneven(rng: random.Random, count: int, memory: float = 1e9) -> StrategyInsta
     return of_chain(flat, tuple(Schedule), 3)
 
 
-@pytest.mark.parametrize("schedule", Schedule)
+@thinned("schedule", Schedule)
 def test_searches_of_longer_chains_against_all_their_layouts(schedule: Schedule, cases: int) -> None:
     simulated: list[int] = []
     for number in range(max(3, cases // 3)):

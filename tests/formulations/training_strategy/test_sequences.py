@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from oracles.training_strategy import plans
+from thinned import thinned
 
 import planner
 from formulations.training_strategy import FAMILY
@@ -69,7 +70,7 @@ def priced() -> list[tuple[float, StrategyPlan]]:
     return sorted(((evaluate(instance, each), each) for each in every), key=lambda pair: pair[0])
 
 
-@pytest.mark.parametrize("name", ["megatron", "torchtitan", "deepspeed"])
+@thinned("name", ["megatron", "torchtitan", "deepspeed"])
 def test_the_best_plan_of_a_trainer_is_that_of_all_plans(name: str) -> None:
     """Megatron shares sequences and recomputes cores, in all layers or in none; torchtitan shares sequences alone."""
     seen = set()

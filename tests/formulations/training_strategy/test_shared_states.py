@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from oracles.training_strategy import exchanging, optimum, plans, random_instance, sharing, sharing_more
+from thinned import thinned
 
 import planner
 from formulations.stage_partitioning.definition.trainers import TRAINERS
@@ -448,7 +449,7 @@ def case_of_overlap(number: int, most_layers: int = 3) -> StrategyInstance:
     return replace(make(number, most_layers), overlaps_gradients=True)
 
 
-@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn, case_of_groups])
+@thinned("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn, case_of_groups], 2)
 def test_exact_search_against_brute_force(make: Any, cases: int, many: int) -> None:
     numbers = range(10_000, 10_000 + many) if many else range(2 * cases)
     feasible = [agrees(make(number, 4 if many else 3), exact.solve, 1e-9, number) for number in numbers]

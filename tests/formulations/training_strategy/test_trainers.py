@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 from oracles.training_strategy import plans
+from thinned import thinned
 
 import planner
 from formulations.stage_partitioning.definition.trainers import TRAINERS
@@ -92,7 +93,7 @@ def requiring(instance: StrategyInstance, *requirements: str) -> StrategyInstanc
     return replace(instance, requirements=requirements)
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@thinned("name", TRAINERS, 2)
 def test_the_best_plan_of_a_trainer_is_found_and_proved(name: str, many: int) -> None:
     """Brute force over all plans, judged by the definition; at times with a degree required as well."""
     feasible = restricted = 0
@@ -115,7 +116,7 @@ def test_the_best_plan_of_a_trainer_is_found_and_proved(name: str, many: int) ->
         assert not feasible
 
 
-@pytest.mark.parametrize("name", [name for name, trainer in TRAINERS.items() if trainer.schedules])
+@thinned("name", [name for name, trainer in TRAINERS.items() if trainer.schedules], 2)
 def test_no_bound_is_above_a_plan_of_the_trainer(name: str, many: int) -> None:
     """Those of a free choice in every piece, and those of each number of recomputed layers together."""
     seen = 0

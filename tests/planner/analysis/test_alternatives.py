@@ -13,6 +13,7 @@ import oracles.layer_assignment
 import pytest
 from plan_amounts import OTHERS, everything, fullest, taken
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
@@ -78,7 +79,7 @@ SHARE = {
 FEW = {"stage_graph": (1, 5, 6), "flushed_partitioning": (0, 6, 7)}
 
 
-@pytest.mark.parametrize("name", SHARE)
+@thinned("name", SHARE, 2)
 def test_the_best_plans_are_those_of_brute_force(name: str, many: int) -> None:
     several, tried = 0, range(many // SHARE[name]) or FEW.get(name) or range(40 // SHARE[name])
     for number in tried:
@@ -215,13 +216,13 @@ def covers(one: dict[str, float], other: dict[str, float], axes: tuple[str, ...]
     return all(one[axis] <= other[axis] * (1 + (slack if axis == "time" else slack / 1e3)) for axis in axes)
 
 
-@pytest.mark.parametrize("axes", AXES)
+@thinned("axes", AXES)
 def test_fronts_are_those_of_brute_force(axes: tuple[str, ...], cases: int) -> None:
     cases = max(cases, 20)  # fewer do not show every kind
     assert compared("stage_partitioning", axes, cases // 2) >= cases / 10
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@thinned("name", OTHERS, 2)
 def test_time_and_memory_of_other_problems(name: str, cases: int) -> None:
     assert compared(name, ("time", "memory"), cases // 2) >= cases // 40
 

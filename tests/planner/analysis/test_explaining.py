@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from oracles.stage_graph import plans
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from formulations.contract.family import Answer
@@ -150,7 +151,7 @@ def three(K: int, *requirements: str, minibatch: int = 1, memory: float = 100.0)
     return StageGraph("three", operators, edges, K, memory, 1.0, 0.0, minibatch, requirements=requirements)
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("requirements", "devices"),
     [
         (("idle_devices >= 2", "num_stages >= 3"), 5),  # beyond what all replicas can use
@@ -160,6 +161,7 @@ def three(K: int, *requirements: str, minibatch: int = 1, memory: float = 100.0)
         (("idle_devices == 2", "num_stages >= 3"), 5),
         (("num_stages >= 4",), None),
     ],
+    2,
 )
 def test_idle_devices_that_are_required(requirements: tuple[str, ...], devices: int | None) -> None:
     instance = three(2, *requirements)

@@ -8,6 +8,7 @@ import pyomo.environ as pyo
 import pytest
 from requirement_cases import enumerated
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from formulations.stage_partitioning.definition.problem import stage_time
@@ -57,7 +58,7 @@ def agrees(model: OpenModel, plans: list[Any], instance: Any, where: int) -> Non
         assert found["objective"] == pytest.approx(best, rel=2e-6), where
 
 
-@pytest.mark.parametrize("method", METHODS)
+@thinned("method", METHODS[::-1], 2)
 def test_the_time_of_a_stage_by_its_number(method: str, many: int) -> None:
     """At most some stage's time of some plan, or a little less: in the instance's unit, and minimised."""
     tried = 0
@@ -87,7 +88,7 @@ def test_the_time_of_a_stage_by_its_number(method: str, many: int) -> None:
     assert tried > 3
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("name", "method"),
     [*(("stage_partitioning", each) for each in METHODS), ("flushed_partitioning", "milp"),
      ("flushed_partitioning", "cpsat"), ("layer_assignment", "milp"), ("layer_assignment", "cpsat")],
@@ -119,7 +120,7 @@ def test_what_stage_holds_a_node(name: str, method: str, many: int) -> None:
     assert tried > 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@thinned("method", METHODS, 2)
 def test_variables_by_their_keys(method: str) -> None:
     """A sum of all with the keys is what the vocabulary has; the only one with all keys is that one."""
     instance = planner.load("chain8", memory="60MB", devices=4, first=5)
@@ -159,7 +160,7 @@ def test_variables_by_their_keys(method: str) -> None:
             call()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@thinned("method", METHODS, 2)
 def test_what_is_refused_of_times(method: str) -> None:
     """In one sentence, whichever side they stand on: a row with a time on its larger side would hold nothing."""
     model = planner.model(planner.load("chain8", memory="60MB", devices=4, first=5), method, complete=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from plan_amounts import everything, plans_with_amounts, taken
 from small_instances import random_case
+from thinned import thinned
 
 import planner
 from planner.analysis import least
@@ -29,7 +30,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
+@thinned("name", KINDS, 2)
 def test_the_least_amount_is_that_of_brute_force(name: str, cases: int) -> None:
     """With bounds on each of the others that some plan just keeps, or that none keeps."""
     names, part = KINDS[name]
@@ -66,7 +67,7 @@ def test_the_least_amount_is_that_of_brute_force(name: str, cases: int) -> None:
     assert feasible > 2 * infeasible / 3 and feasible and (infeasible or name == "layer_assignment")
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name != "layer_assignment"])
+@thinned("name", [name for name in KINDS if name != "layer_assignment"][::-1], 2)
 def test_a_limited_instance_has_the_plans_that_take_no_more(name: str) -> None:
     """Of each amount the plans that take as much, one less, or some more of it (of parameters: test_alternatives)."""
     compared = 0

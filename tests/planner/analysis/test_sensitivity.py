@@ -18,6 +18,7 @@ from oracles import operator_partitioning
 from oracles.stage_partitioning import plans
 from small_instances import known_optimum, random_case
 from strategies import random_stage_instance
+from thinned import thinned
 
 import planner
 from formulations.stage_partitioning.definition.plan import plan_from_json
@@ -227,7 +228,7 @@ def test_a_factor_of_what_is_declared_makes_no_less_and_no_more() -> None:
     assert wrong > 200
 
 
-@pytest.mark.parametrize("name", ["stage_partitioning", *NAMES])
+@thinned("name", ["stage_partitioning", *NAMES], 2)
 def test_a_plan_is_optimal_inside_its_intervals_and_not_outside(name: str, cases: int) -> None:
     seen: Counter[str] = Counter()
     for number in range(max(3, cases // 8)):

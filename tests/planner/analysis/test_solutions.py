@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from solved_by_highs import solved_by_highs
+from thinned import thinned
 
 import planner
 from instances.errors import InstanceError
@@ -71,7 +72,7 @@ def test_solutions_in_the_words_of_other_solvers(
     assert found.verified and found.objective == pytest.approx(opened().solve().objective)
 
 
-@pytest.mark.parametrize("write", [*WRITERS, "highs"])
+@thinned("write", [*WRITERS, "highs"])
 def test_a_file_that_is_cut_off_is_refused_or_says_the_same(
     write: Callable[[dict[str, float], float], str] | str, tmp_path: Path
 ) -> None:
@@ -143,7 +144,7 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize("line", WRONG.split("|"))
+@thinned("line", WRONG.split("|"))
 @pytest.mark.parametrize("write", [scip, cbc, gurobi])
 def test_a_name_that_the_model_does_not_have_is_refused_by_name(
     write: Callable[[dict[str, float], float], str], line: str, tmp_path: Path

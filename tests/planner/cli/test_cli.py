@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import networkx
 import pytest
 import typer
+from thinned import thinned
 from typer._coercion import build_runtime_param
 
 import formulations
@@ -66,7 +67,7 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
     assert json.loads(out)["objective"] is None and json.loads(out)["plan"] is None
 
 
-@pytest.mark.parametrize("command", app._COMMANDS)
+@thinned("command", app._COMMANDS)
 def test_every_command_answers_an_unknown_option_in_one_line_with_the_closest(run: Run, command: str) -> None:
     code, out, err = run(command, "--hepl")
     assert (code, out) == (2, "") and err.count("\n") == 1
@@ -182,7 +183,7 @@ def words_of(text: str) -> str:
     return " ".join(text.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("name", sorted(app._COMMANDS))
+@thinned("name", sorted(app._COMMANDS))
 def test_general_help_is_one_screen_without_options_of_problems(run: Run, name: str) -> None:
     code, out, _ = run(name, "--help")
     assert code == 0
@@ -294,7 +295,7 @@ def test_the_suite_of_published_inputs(run: Run, published: Path) -> None:
     assert largest["reference_s"] == 63.005 and largest["speedup"] == 63.005 / largest["seconds"]
 
 
-@pytest.mark.parametrize("name", sorted(app._COMMANDS))
+@thinned("name", sorted(app._COMMANDS))
 def test_examples_of_the_help_name_options_that_exist(name: str) -> None:
     """Every option of an example stands in the help above it."""
     examples = [line for line in app.EXAMPLES if line.startswith(f"planner {name} ")]
@@ -304,7 +305,7 @@ def test_examples_of_the_help_name_options_that_exist(name: str) -> None:
         assert {word for word in example.split() if word.startswith("--")} <= known
 
 
-@pytest.mark.parametrize("name", sorted(app._COMMANDS))
+@thinned("name", sorted(app._COMMANDS))
 def test_no_argument_of_a_command_hides_a_setting(name: str) -> None:
     """`planner diff PLAN_A PLAN_B bert32 --first 8`: an argument named ``first`` would take the setting's place."""
     offered = app._COMMANDS[name].offered
@@ -429,19 +430,15 @@ def test_list_of_one_problem_has_its_methods_options_and_instances(run: Run) -> 
         assert {method.name for method in family.methods} <= shown
         settings = [*family.overrides, *(option for method in family.methods for option in method.options)]
         assert {f"--{setting.name}" for setting in settings} <= shown
+        text = " ".join(out.split())
+        assert all(f"Takes {method.limits}." in text for method in family.methods if method.limits)
+        listed = json.loads(run("list", family.name, "--json")[1])["families"][0]["methods"]
+        assert [each["supports"] for each in listed] == [method.limits or "every instance" for method in family.methods]
     text = " ".join(run("list", "flushed_partitioning")[1].split())
     assert "chain8-flushed chain8 with a flush after every batch." in text and "bert32" not in text
     found = json.loads(run("list", "flushed_partitioning", "--json")[1])
     assert [family["name"] for family in found["families"]] == ["flushed_partitioning"]
     assert [entry["name"] for entry in found["catalog"]] == ["chain8-flushed"]
-
-
-def test_list_shows_the_limits_of_every_method(run: Run) -> None:
-    for family in formulations.FAMILIES:
-        text = " ".join(run("list", family.name)[1].split())
-        shown = json.loads(run("list", family.name, "--json")[1])["families"][0]["methods"]
-        assert [each["supports"] for each in shown] == [method.limits or "every instance" for method in family.methods]
-        assert all(f"Takes {method.limits}." in text for method in family.methods if method.limits)
 
 
 def test_list_of_an_instance_shows_who_takes_it_and_why_others_do_not(run: Run, problem: Problem) -> None:

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from thinned import thinned
 
 import planner
 from planner.analysis.trainer_answer import as_settings
@@ -29,7 +30,7 @@ def run(run: Run) -> Run:
     return run
 
 
-@pytest.mark.parametrize("trainer", TRAINED)
+@thinned("trainer", TRAINED, 2)
 @pytest.mark.parametrize("rule", ["dp_degree == 1", "dp_degree == 2"])
 def test_answer_is_the_best_that_the_trainer_can_run(run: Run, trainer: str, rule: str) -> None:
     code, out, _ = run("solve", "model.json", "--memory", "1GB", "--for", trainer, "--require", rule, "--json")

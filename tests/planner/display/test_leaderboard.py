@@ -61,6 +61,7 @@ def test_every_method_ran_on_every_instance_and_none_beats_what_is_known(scores:
                 assert row["loss"] is None or row["loss"] >= -1e-9, (record["instance"], method)
 
 
+@pytest.mark.slow
 def test_the_page_has_a_table_of_each_problem_and_a_picture_where_methods_can_be_compared(
     generated: ModuleType, scores: dict[str, Score], monkeypatch: pytest.MonkeyPatch
 ) -> None:

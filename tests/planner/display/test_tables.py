@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from thinned import thinned
 
 import planner
 from formulations import FAMILIES
@@ -135,7 +136,7 @@ def test_missing_fields_are_named_together(tmp_path: Path):
         planner.load(file)
 
 
-@pytest.mark.parametrize("problem", [family.name for family in FAMILIES])
+@thinned("problem", [family.name for family in FAMILIES])
 def test_templates_are_small_instances(problem: str, tmp_path: Path):
     out = tmp_path / "template.json"
     assert main(["make", "template", problem, "--out", str(out)]) == 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from paths import ROOT
+from thinned import thinned
 
 from planner.cli.app import main
 from planner.display.bench import markdown
@@ -113,7 +114,7 @@ def test_the_suite_of_everything_is_the_catalog_and_the_clock() -> None:
     assert problems == {"flushed_partitioning", "stage_graph"}
 
 
-@pytest.mark.parametrize("suite", ["models", "scale"])
+@thinned("suite", ["models", "scale"], 2)
 def test_the_methods_of_a_suite_take_its_instances(suite: str) -> None:
     for case in SUITES[suite](None):
         instance = load(case.instance, **case.settings)
@@ -296,6 +297,7 @@ def training_dp(num_layers, num_devices, num_microbatches, sizes, configs, costs
 """
 
 
+@pytest.mark.slow
 def test_recursions_over_intervals_get_what_ours_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "alpa" / "pipeline_parallel" / "stage_construction.py"
     source.parent.mkdir(parents=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from paths import ROOT
+from thinned import thinned
 
 import formulations
 import planner
@@ -48,7 +49,7 @@ def drawn(name: str, domains: dict[str, Any], seed: int, **limits: int) -> tuple
     return genes, within_domains(genes, known, genome)
 
 
-@pytest.mark.parametrize("name", [family.name for family in MINABLE])
+@thinned("name", [family.name for family in MINABLE])
 def test_genomes_are_instances_and_shrink(name: str) -> None:
     for seed in range(15):
         genes, genome = drawn(name, {}, seed)
@@ -319,12 +320,13 @@ def test_nothing_found_has_an_exit_code_of_its_own(run: Callable[..., Any]) -> N
     assert not Path("x.json").exists()
 
 
-@pytest.mark.parametrize(
+@thinned(
     "given",
     [
         ("amp", "--problem", "layer_assignment"),  # exact without an all-reduce
         ("piper", "--domain", "max-slowdown=1"),  # a class without losses, as the theorem says
     ],
+    2,
 )
 def test_nothing_to_be_found_is_said_with_the_count(run: Callable[..., Any], given: tuple[str, ...]) -> None:
     code, out, _ = run("mine", *given, "--count", "60", "--out", "x.json")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thinned import thinned
 
 import formulations
 import planner
@@ -110,7 +111,7 @@ def test_a_catalog_name_wins_over_a_file(tmp_path: Path, monkeypatch: pytest.Mon
     refusal("./chain8")
 
 
-@pytest.mark.parametrize("name", sorted(CATALOG))
+@thinned("name", sorted(CATALOG))
 def test_an_entry_of_the_catalog_keeps_the_rules_of_its_fields(name: str) -> None:
     """As it stands it is not validated when it is loaded."""
     found, family = planner.load(name), formulations.family_named(CATALOG[name].family)
@@ -242,7 +243,7 @@ def cpu_seconds(path: Path) -> float:
     return time.process_time() - began
 
 
-@pytest.mark.parametrize("make", [schedule, graph, knapsack, layers])
+@thinned("make", [schedule, graph, knapsack, layers], 2)
 def test_loading_takes_time_in_proportion_to_the_file(make: Callable[[int], dict[str, Any]], tmp_path: Path) -> None:
     small, large = tmp_path / "small.json", tmp_path / "large.json"
     small.write_text(json.dumps(make(500)))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from fuzzing import FOREIGN
+from thinned import thinned
 
 from instances import files
 from planner.files import rows
@@ -160,7 +161,7 @@ class Unreadable:
         raise AssertionError("standard input was read")
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("line", "offered"),
     [
         ("planner so", {"solve"}),
@@ -175,6 +176,7 @@ class Unreadable:
         ("planner reproduce piper-fig-2", {"piper-fig-2"}),
         ("planner make torus", {"torus2d", "torus3d"}),
     ],
+    2,
 )
 def test_the_shell_completes(run: Run, monkeypatch: pytest.MonkeyPatch, line: str, offered: set[str]) -> None:
     """Standard input is the terminal then: it is not read."""

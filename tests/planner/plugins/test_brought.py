@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from counting import FAMILY, Counting
 from load import allowed_s
+from thinned import thinned
 
 import planner
 from formulations.contract.family import Claim
@@ -55,7 +56,7 @@ def test_a_plan_in_its_json_form_is_verified(bring: Bring) -> None:
     assert len(found.stats["sha256"]) == 64
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("body", "failure", "words"),
     [
         ("raise ValueError('no\\nidea')", "error", "raised ValueError: no idea (line 2 of mine.py)"),
@@ -82,6 +83,7 @@ def test_a_plan_in_its_json_form_is_verified(bring: Bring) -> None:
         slow("plan = {}; plan['picked'] = plan; return plan", "error", "returned what is no JSON"),
         slow("return {'stages': []}", "invalid_plan", "no plan of this instance: plan: picked is"),
     ],
+    2,
 )
 def test_whatever_a_function_does_is_a_result_with_a_reason(bring: Bring, body: str, failure: str, words: str) -> None:
     found = planner.solve(FOUR, method=bring(body), limits=Limits(time_s=20))
@@ -173,7 +175,7 @@ def test_a_function_with_a_watch_reports_plans_and_stops(bring: Bring) -> None:
     assert seen == [3.0, 2.0] and "reported a plan that breaks target: 1 of 5" in found.reason
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("claim", "bound", "status", "proved_by", "words"),
     [
         ("exact", 2.0, Status.OPTIMAL, "mine", ""),
@@ -183,6 +185,7 @@ def test_a_function_with_a_watch_reports_plans_and_stops(bring: Bring) -> None:
         ("heuristic", 2.0, Status.FEASIBLE, None, "its bound 2 does not count: it does not claim to be exact"),
         slow("exact", float("inf"), Status.FEASIBLE, None, ""),
     ],
+    2,
 )
 def test_a_claim_of_exactness_needs_a_bound(
     monkeypatch: pytest.MonkeyPatch, claim: str, bound: float | None, status: Status, proved_by: str | None, words: str
@@ -266,7 +269,7 @@ def test_installed_packages_offer_methods(monkeypatch: pytest.MonkeyPatch, tmp_p
         planner.solve(FOUR, method="whole")
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("text", "function", "words"),
     [
         (None, "solve", "method is '{file}:solve'; expected FILE.py:FUNCTION with a file that can be read (No such"),
@@ -280,6 +283,7 @@ def test_installed_packages_offer_methods(monkeypatch: pytest.MonkeyPatch, tmp_p
         slow("raise SystemExit", "solve", "{file}: import is 'SystemExit (line 1 of mine.py)'; "),
         ("", "", "{file}: function is ''"),
     ],
+    2,
 )
 def test_a_file_that_cannot_be_used_is_one_line(
     run: Run, problem: Any, tmp_path: Path, text: str | None, function: str, words: str
@@ -402,7 +406,7 @@ def test_words_of_replies_are_one_line_without_control_characters() -> None:
     assert parse_reply(line) == Plan(kind="plan", plan=form)
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("declared", "words"),
     [
         ({"claim": "sure"}, "loaded.declared.claim: Input should be 'heuristic' or 'exact'"),
@@ -410,6 +414,7 @@ def test_words_of_replies_are_one_line_without_control_characters() -> None:
         ({"more": "x"}, "loaded.declared.more: Extra inputs are not permitted"),
         (7, "expected what planner.method declares of a function"),
     ],
+    2,
 )
 def test_a_declaration_that_is_none_is_an_error_of_the_file(
     run: Run, problem: Any, tmp_path: Path, declared: Any, words: str

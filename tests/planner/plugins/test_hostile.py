@@ -81,6 +81,7 @@ def test_no_process_is_left_when_the_planner_is_ended(number: int, code: int, tm
         assert json.loads(done.stdout)["stop"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_some_of_them_in_one_comparison(tmp_path: Path) -> None:
     cheap = [tried for tried in TABLE if tried.is_cheap]
     names = []

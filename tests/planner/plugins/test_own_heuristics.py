@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from paths import ROOT
+from thinned import thinned
 
 Run = Callable[..., tuple[int, str, str]]
 PAGE = (ROOT / "docs" / "your-own-heuristic.md").read_text()
@@ -57,6 +58,7 @@ def _timeless(text: str) -> list[list[str]]:
     return [line.split()[: -1 if "%" in line else None] for line in text.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "case"), [EXAMPLES[0], pytest.param(*EXAMPLES[1], marks=pytest.mark.slow)])
 def test_an_example_is_solved_checked_and_compared(run: Run, file: str, case: str) -> None:
     method = f"./{file}:solve"
@@ -97,7 +99,7 @@ def test_an_example_is_measured_validated_and_reported(run: Run, file: str, case
     assert f"planner solve {case} --method {method}" in page and "--method theirs" not in page
 
 
-@pytest.mark.parametrize(("file", "case"), [("greedy.py", "uniform-dist"), ("swaps.py", "chain8")])
+@thinned(("file", "case"), [("greedy.py", "uniform-dist"), ("swaps.py", "chain8")], 2)
 def test_an_example_on_another_problem_is_a_reason(run: Run, file: str, case: str) -> None:
     code, out, _ = run("crosscheck", case, "--methods", f"exact,./{file}:solve", "--json")
     exact, own = json.loads(out)["results"]

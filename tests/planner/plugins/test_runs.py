@@ -96,6 +96,7 @@ def test_outside_of_an_experiment_none_waits(bring: Bring, started: list[str]) -
     assert not idle._Waiting.processes and not idle.serves_many()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "imports",
     [

@@ -17,6 +17,7 @@ import pytest
 from counting import Counting
 from load import allowed_s
 from paths import SUPPORT
+from thinned import thinned
 
 import planner
 from formulations.contract.inner_problems import Inside, Subproblem
@@ -93,7 +94,7 @@ def test_a_bug_shows_its_traceback_and_is_no_exit_code_of_ours(problem: Problem)
     assert "ZeroDivisionError: a bug in a method" in err
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("command", "absent"),
     [
         ("--help", "numpy numba pydantic ortools pyomo networkx formulations.stage_partitioning importlib.metadata"),
@@ -102,6 +103,7 @@ def test_a_bug_shows_its_traceback_and_is_no_exit_code_of_ours(problem: Problem)
             "ortools pyomo networkx numpy.ma vl_convert pydantic numba.np.arrayobj formulations.mesh_tiling",
         ),
     ],
+    2,
 )
 def test_what_a_command_does_not_need_is_not_imported(command: str, absent: str) -> None:
     code = f"import sys; from planner.cli.app import main; main({command.split()}); "

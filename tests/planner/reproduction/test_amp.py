@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from oracles.amp_strategy import plans, random_instance
 from oracles.iteration import iteration_s
+from thinned import thinned
 
 import planner
 from formulations.amp_strategy.definition.plan import StrategyPlan, plan_from_json
@@ -64,7 +65,7 @@ def test_without_inputs_an_analytic_profile_stands_in_and_says_so(name: str) -> 
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize("name", NAMES)
+@thinned("name", NAMES)
 def test_published_predictions_and_tables(name: str, published: Path) -> None:
     strategies, printed, same, equivalent = NAMES[name]
     shown = reproduce(name, inputs=str(published / "amp")).to_json()

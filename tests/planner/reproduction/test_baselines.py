@@ -48,6 +48,7 @@ def test_dynamic_programs_of_alpa_and_galvatron(monkeypatch: pytest.MonkeyPatch)
     assert abs(scarce["galvatron_percent"]) < 1e-6 and round(scarce["even_percent"], 1) == 12.0
 
 
+@pytest.mark.slow
 def test_alpas_submeshes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alpa_submeshes, "SETTINGS", (("bert32", 16, 64, 16.0), ("gpt", 24, 64, 80.0)))
     scarce, ample = reproduce("alpa-submeshes").evidence.rows
@@ -131,6 +132,7 @@ def test_grids_are_printed_where_they_exist() -> None:
             assert (speedup is not None) == (power is None or stages * replicas in {side**power for side in sides})
 
 
+@pytest.mark.slow
 def test_table_1_has_every_partition_with_both_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of its models, for speed: every row is there, and no mapping is slower than the consecutive one."""
     monkeypatch.setattr(table_1, "MODELS", ("resnet-152",))

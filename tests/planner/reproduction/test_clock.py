@@ -93,6 +93,7 @@ def test_zero_bubble_orders_at_their_memory(monkeypatch: pytest.MonkeyPatch) -> 
             assert row["bubble"] == pytest.approx((row["devices"] - 1) / (part * row["microbatches"]))
 
 
+@pytest.mark.slow
 def test_interleaving_at_the_memory_of_1f1b(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interleaving, "SETTINGS", ((2, 4, 2), (4, 8, 2)))
     found = reproduce("interleaved-memory", limit=600).evidence

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from thinned import thinned
 
 import planner
 from planner.reproduction.claim import Optima, meets
@@ -35,7 +36,7 @@ def rows_of_table_1() -> list[Any]:
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize("printed", rows_of_table_1())
+@thinned("printed", rows_of_table_1())
 def test_rows_of_table_1(published: Path, printed: tuple[str, int, str, str, str | None]) -> None:
     """Both columns to the last printed digit, and an optimum on the graph that is no worse."""
     optima = Optima()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from thinned import thinned
 
 import planner
 from planner.cli.app import main
@@ -98,7 +99,7 @@ def test_a_solver_that_contradicts_a_plan_is_not_believed(
 slow = partial(pytest.param, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(
+@thinned(
     ("given", "words"),
     [
         (["solve", "--method", "milp", "--solver", "nobody"], "installed: highs, mathopt:gscip"),

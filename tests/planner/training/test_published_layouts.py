@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import pytest
+from thinned import thinned
 
 import planner
 from formulations.training_strategy.definition.plan import StrategyPlan
@@ -213,9 +214,7 @@ def as_decoder(row: DecoderRow) -> tuple[StrategyInstance, StrategyPlan]:
     return instance, plan
 
 
-@pytest.mark.parametrize(
-    "row", [*decoder_rows(), *mixture_rows()], ids=lambda row: f"{row.model} {row.gpus} {row.tokens} {row.type}"
-)
+@thinned("row", [*decoder_rows(), *mixture_rows()], ids=lambda row: f"{row.model} {row.gpus} {row.tokens} {row.type}")
 def test_predictions_of_decoders_are_those_of_the_page(row: DecoderRow) -> None:
     instance, plan = as_decoder(row)
     assert plan.num_devices == row.gpus

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from exported_strategies import INTERLEAVED, strategy
+from thinned import thinned
 
 import planner
 from formulations.simulation.orders import SCHEDULES
@@ -33,7 +34,7 @@ def run(run: Run) -> Run:
     return run
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"accelerate"}))
+@thinned("name", sorted(set(FORMATS) - {"accelerate"}), 2)
 def test_text_is_printed_and_read_back(run: Run, name: str) -> None:
     code, out, err = run("export", "plan.json", "chain8", *SETTINGS, "--to", name)
     assert code == 0 and "no roles: 8 of 8 pieces count as decoder layers" in err
@@ -91,7 +92,7 @@ def test_what_a_format_cannot_express_is_refused_in_words(run: Run) -> None:
     assert code == 1 and found["text"] is None and "degrees 1, 2" in found["refused"] and found["nearest"] is None
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"accelerate"}))
+@thinned("name", sorted(set(FORMATS) - {"accelerate"}), 2)
 def test_nearest_plan_is_the_best_that_the_trainer_can_run(run: Run, name: str) -> None:
     Path("unequal.json").write_text(json.dumps(unequal()))
     instance = planner.load("chain8")

@@ -10,6 +10,7 @@ import pytest
 from oracles import megatron as rules
 from paths import ROOT
 from random_layouts import random_layout
+from thinned import thinned
 
 from formulations.stage_partitioning.definition.trainers import TRAINERS
 from planner.training.trainers import megatron
@@ -47,7 +48,7 @@ def faults(text: str) -> list[str]:
     return rules.faults(layout, size, number("num-layers"), number("mtp-num-layers"))
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@thinned("name", FORMATS, 2)
 def test_round_trips_lose_no_layer(name: str, cases: int, many: int) -> None:
     for case in range(max(many, 10_000) if many else 3 * cases):
         round_trip(name, case)
