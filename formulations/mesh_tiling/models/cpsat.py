@@ -8,7 +8,7 @@ and every kind is reached from the first: an Euler walk.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from formulations.contract.family import Answer
 from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
@@ -23,6 +23,12 @@ from solvers.build_stop import stops_with
 from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Prover, Watch
 from solvers.scaling import Scale, cost_scale
+
+#: For each kind the kinds before it, or behind it.
+Kinds = Mapping[int, list[int]]
+
+#: Of so many kinds each has a way of its own from the first one; of more these take longer than they save.
+_FEW_KINDS = 24
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Data:
 def data_of(instance: MeshInstance, places: Placements) -> Data:
     """The instance in units that lose little of a lower bound."""
     stages, waits = instance.num_stages, instance.num_microbatches - 1
-    sending = places.send_times() if instance.ordered else {}
+    sending = places.steps() if instance.ordered else {}
     most = max(places.tensor, default=0.0) * (waits + len(places.tiles)) + max(places.data, default=0.0)
     scale = cost_scale(
         _least_s(instance, places, sending), waits + 2 * stages + 1, most + math.fsum(sending.values()) * stages
@@ -76,22 +82,19 @@ def build(data: Data) -> cpsat.SpokenModel:
     model.rows("cover", range(len(places.tiles_over)),
         lambda device: model.add_exactly_one(taken[q] for q in places.tiles_over[device]),
         "every device is in exactly one tile [AMP, section 6.3]")
-    model.rows("slowest_tile", [q for q in tiles if tensor[q] > min(tensor)],
-        lambda q: (slowest >= tensor[q], taken[q]),
-        "it is as long as that of every tile taken: slowest >= T_q if taken[q]")
-    model.rows("longest_tile", [q for q in tiles if all_reduce[q] > min(all_reduce)],
-        lambda q: (longest >= all_reduce[q], taken[q]),
-        "it is as long as that of every tile taken: longest >= A_q if taken[q]")
+    model.rows("slowest_tile", range(len(places.tiles_over)),
+        lambda device: slowest >= sum(tensor[q] * taken[q] for q in places.tiles_over[device]),
+        "it is as long as that of every tile, device by device: of the tiles over one, one is taken")
+    model.rows("longest_tile", range(len(places.tiles_over)),
+        lambda device: longest >= sum(all_reduce[q] * taken[q] for q in places.tiles_over[device]),
+        "it is as long as that of every tile, device by device: of the tiles over one, one is taken")
 
-    # A walk through kinds of tiles that visits each as often as it is taken.
+    # A walk through kinds of tiles that visits each as often as it is taken, and reaches all that are.
     steps = model.integers("steps", data.sending, 0, max(places.instance.num_stages - 1, 0),
         "steps[a,b]: how often a stage of kind b follows one of kind a")
     first = model.booleans("first", kinds, "first[a]: the walk begins at kind a, a shape over some nodes")
     last = model.booleans("last", kinds, "last[a]: the walk ends at kind a")
-    below = model.booleans("below", [step for step in steps if step[0] != step[1]],
-        "below[b,a]: kind a hangs below kind b, which steps to it")
-    depth = model.integers("depth", kinds, 0, max(len(kinds) - 1, 0),
-        "depth[a]: steps from the first kind to kind a, or more")
+    onward, back = ({kind: [step[1 - end] for step in steps if step[end] == kind] for kind in kinds} for end in (0, 1))
 
     def visits(kind: int) -> Any:
         return sum(taken[q] for q in kinds[kind])
@@ -100,18 +103,13 @@ def build(data: Data) -> cpsat.SpokenModel:
         "one kind is the first: sum over a of first[a] = 1")
     model.rows("one_last", [()] if kinds else [], lambda: model.add_exactly_one(last.values()),
         "one kind is the last: sum over a of last[a] = 1")
-    model.rows("entered", kinds, lambda kind: first[kind] + sum(steps[other, kind] for other in kinds) == visits(kind),
+    model.rows("entered", kinds,
+        lambda kind: first[kind] + sum(steps[other, kind] for other in back[kind]) == visits(kind),
         "a kind is entered once for each visit: first[a] + sum over b of steps[b,a] = sum of its taken[q]")
-    model.rows("left", kinds, lambda kind: last[kind] + sum(steps[kind, other] for other in kinds) == visits(kind),
+    model.rows("left", kinds,
+        lambda kind: last[kind] + sum(steps[kind, other] for other in onward[kind]) == visits(kind),
         "and left as often: last[a] + sum over b of steps[a,b] = sum of its taken[q]")
-    model.rows("stepped", below, lambda *step: (steps[step] >= 1, below[step]),
-        "what hangs below a kind is stepped to from there: steps[b,a] >= 1 if below[b,a]")
-    model.rows("deeper", below, lambda above, kind: (depth[kind] >= depth[above] + 1, below[above, kind]),
-        "and lies deeper, so no circle stands apart: depth[a] >= depth[b] + 1 if below[b,a]")
-    model.rows("reached", [(kind, q) for kind, own in kinds.items() for q in own],
-        lambda kind, q: model.add_bool_or(
-            [~taken[q], first[kind], *(below[other, kind] for other in kinds if other != kind)]),
-        "a kind that is visited is the first, or hangs below one")
+    (_add_ways if len(kinds) <= _FEW_KINDS else _add_depths)(model, data, back, onward)
 
     # (gas - 1) max t + sum of t + the longest all-reduce + sum of e  (reconstructed)
     filling, sent = (cpsat.weighted_sum(zip(costs, each.values(), strict=True))
@@ -119,6 +117,44 @@ def build(data: Data) -> cpsat.SpokenModel:
     model.minimize(data.waits * slowest + filling + longest + sent)
     # fmt: on
     return model
+
+
+def _add_ways(model: cpsat.SpokenModel, data: Data, back: Kinds, onward: Kinds) -> None:
+    """Every kind that is visited is reached, as in the MILP: by a way from the first kind."""
+    taken, first, steps = (model.variables[name] for name in ("taken", "first", "steps"))
+    # fmt: off
+    visited = model.booleans("visited", back, "visited[a]: the walk visits kind a")
+    way = model.booleans("way", [(c, a, b) for c in back for a, b in steps if a not in (b, c)],
+        "way[c,a,b]: the way from the first kind to kind c goes from kind a to kind b")
+    model.rows("visited_kind", taken if back else [], lambda q: visited[data.places.kinds[q]] >= taken[q],
+        "a kind of which a tile is taken is visited: visited[a] >= taken[q]")
+    model.rows("stepped", way, lambda c, a, b: way[c, a, b] <= steps[a, b],
+        "the way to a kind goes where the walk steps: way[c,a,b] <= steps[a,b]")
+    model.rows("reached", [(c, a) for c in back for a in back],
+        lambda c, a: sum([visited[c]] if a == c else [way[c, a, b] for b in onward[a] if b != a])
+        <= first[a] + sum(way[c, b, a] for b in back[a] if b not in (a, c)),
+        "and a way that goes on from a kind, or ends there, has come to it or begins there: sum over b of way[c,a,b] "
+        "(visited[c] where a is c) <= first[a] + sum over b of way[c,b,a]; no circle stands apart")
+    # fmt: on
+
+
+def _add_depths(model: cpsat.SpokenModel, data: Data, back: Kinds, _onward: Kinds) -> None:
+    """The same of many kinds, whose ways would be too many: a tree of kinds."""
+    taken, first, steps = (model.variables[name] for name in ("taken", "first", "steps"))
+    # fmt: off
+    below = model.booleans("below", [step for step in steps if step[0] != step[1]],
+        "below[b,a]: kind a hangs below kind b, which steps to it")
+    depth = model.integers("depth", back, 0, max(len(back) - 1, 0),
+        "depth[a]: steps from the first kind to kind a, or more")
+    model.rows("hung", below, lambda *step: (steps[step] >= 1, below[step]),
+        "what hangs below a kind is stepped to from there: steps[b,a] >= 1 if below[b,a]")
+    model.rows("deeper", below, lambda above, kind: (depth[kind] >= depth[above] + 1, below[above, kind]),
+        "and lies deeper, so no circle stands apart: depth[a] >= depth[b] + 1 if below[b,a]")
+    model.rows("hangs", [(kind, q) for kind in back for q in data.places.of_kind[kind]],
+        lambda kind, q: model.add_bool_or(
+            [~taken[q], first[kind], *(below[other, kind] for other in back[kind] if other != kind)]),
+        "a kind that is visited is the first, or hangs below one")
+    # fmt: on
 
 
 def add_stages(model: cpsat.SpokenModel, data: Data) -> None:
@@ -136,10 +172,10 @@ def add_stages(model: cpsat.SpokenModel, data: Data) -> None:
         "moves[j,a,b]: stage j has kind a and the next one kind b, for a requirement")
     indices = [(j, kind) for j in stages[:-1] for kind in (kinds if steps else ())]
     model.rows("moves_from", indices,
-        lambda j, a: sum(moves[j, a, b] for b in kinds) == sum(at[j, q] for q in kinds[a]),
+        lambda j, a: sum(moves[j, *step] for step in steps if step[0] == a) == sum(at[j, q] for q in kinds[a]),
         "it goes on from the kind that stage j has: sum over b of moves[j,a,b] = sum of at[j,q] of a")
     model.rows("moves_to", indices,
-        lambda j, b: sum(moves[j, a, b] for a in kinds) == sum(at[j + 1, q] for q in kinds[b]),
+        lambda j, b: sum(moves[j, *step] for step in steps if step[1] == b) == sum(at[j + 1, q] for q in kinds[b]),
         "and to the kind of stage j + 1: sum over a of moves[j,a,b] = sum of at[j+1,q] of b")
     model.rows("moves_step", steps, lambda *step: sum(moves[j, *step] for j in stages[:-1]) == steps[step],
         "all stages together walk the steps: sum over j of moves[j,a,b] = steps[a,b]")
@@ -149,6 +185,8 @@ def add_stages(model: cpsat.SpokenModel, data: Data) -> None:
 @dataclass
 class Model(Decisions, cpsat.ByName, cpsat.Runnable):
     """The model of ``data``."""
+
+    parameters: ClassVar[Mapping[str, Any]] = {"linearization_level": 2}
 
     model: cpsat.SpokenModel
     data: Data
@@ -183,7 +221,7 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[Tiling
     infeasible = infeasible_answer(instance, places)
     if infeasible is not None:
         return infeasible
-    watch.bound(_least_s(instance, places, places.send_times() if instance.ordered else {}), Prover.BOUNDS)
+    watch.bound(_least_s(instance, places, places.steps() if instance.ordered else {}), Prover.BOUNDS)
     first = first_plan(places, limits)
     reason = NONE_MEETS if instance.requirements else NO_COVER
     return prove(

@@ -143,7 +143,7 @@ def test_annealing_repeats_with_its_seed() -> None:
     [
         pytest.param((32, 64, 4, 8), False, 5, marks=pytest.mark.slow),
         ((8, 8, 2, 2), True, 60),
-        pytest.param((8, 8, 1, 2), True, 120, marks=pytest.mark.slow),
+        *(pytest.param((8, 8, *degrees), True, 120, marks=pytest.mark.slow) for degrees in ((1, 2), (2, 1))),
     ],
 )
 def test_large_meshes_are_proved_in_time(size: tuple[int, int, int, int], ordered: bool, limit_s: float) -> None:
@@ -152,6 +152,17 @@ def test_large_meshes_are_proved_in_time(size: tuple[int, int, int, int], ordere
     answer = cpsat.solve(instance, Limits(time_s=limit_s), Watch(Limits(time_s=limit_s)))
     assert time.perf_counter() - began < allowed_s(limit_s)
     assert relative_gap(evaluate(instance, answer.plan), answer.bound) <= 1e-6
+
+
+@pytest.mark.parametrize("few", [0, 24])
+def test_every_kind_is_reached_by_ways_and_by_depths(few: int, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpsat, "_FEW_KINDS", few)
+    for case in range(cases):
+        instance = replace(few_tiles(random.Random(f"kinds {case}")), ordered=True)
+        best, answer = optimum(instance), solve(cpsat, instance)
+        assert answer.infeasible is (best is None)
+        assert best is None or evaluate(instance, answer.plan) == pytest.approx(best, rel=1e-7)
+        assert best is None or answer.bound <= best * (1 + 1e-12)
 
 
 @pytest.mark.slow
