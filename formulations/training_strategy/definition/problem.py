@@ -3,17 +3,17 @@
 A plan has pp_degree p, tp_degree t, cp_degree c and dp_degree d: d pipelines of p devices, each of them c t real ones,
 run N/d micro-batches each, in the orders of a schedule that trainers run. The layers are cut into p V chunks; device i
 has chunks i, i + p, and so on, or in a V chunks i and 2p - 1 - i. The objective is the time of one batch: the simulated
-iteration of a pipeline, and behind it the longest sum of gradients over the c d devices of equal weights::
+iteration of a pipeline, and behind it the longest sum of gradients over the c d devices of equal weights (B on
+several machines: `sharing.bandwidth`)::
 
     simulate(chunks, orders) + max over devices of 4 (c d-1)/(c d) * weights / B
 
 A micro-batch takes a chunk the compute times of its layers and, as in Piper's cost model, what crosses its boundaries,
 sent and received; in a V what stays on a device takes nothing. Of that the forward pass is a third (an instance has
-only the sum) and the backward pass the rest.
-Where a schedule splits it, half of it are weight gradients (W). If some layers say how long theirs take at the degree
-(`Layer.weight_times`), W is the sum of these, and of a third of the other layers' times; B is what it leaves, with all
-that comes back. A TMPC that takes longer than the fastest one of its layer and degree recomputes activations: the
-difference belongs to B.
+only the sum), the backward pass the rest. Where a schedule splits it, half of it are weight gradients (W). If some
+layers say how long theirs take at the degree (`Layer.weight_times`), W is the sum of these, and of a third of the other
+layers' times; B is what it leaves, with all that comes back. A TMPC that takes longer than the fastest one of its layer
+and degree recomputes activations: the difference belongs to B.
 
 Where replicas share optimizer states, each of them updates its part of the weights: gradients are reduce-scattered and
 weights all-gathered, which together send what an all-reduce does. More that they share is sent beside passes (`ways`).

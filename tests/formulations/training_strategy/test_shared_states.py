@@ -358,7 +358,7 @@ def exchange(inner: float | None = None, machine: int = 4) -> StrategyInstance:
         # Half of the tokens go to the other machine, a quarter to the other device of this one meanwhile.
         (replace(plan(1, 4, 0), ep_degree=4), (10.0, 2), 84 - 4 * 7.5, 2 * (12 + 4 * 4 * 3 / 2) + 12),
         # Two devices share the tokens of 8 micro-batches: half of the times, and thrice half of keys and values.
-        (replace(plan(1, 1, 0), cp_degree=2), None, 82, 8 * (6 + 4 * 3 * 6) + 32),
+        (replace(plan(1, 1, 0), cp_degree=2), (10.0, 1), 82, 8 * (6 + 4 * 3 * 6) + 32),
         # States, too: three bytes for each of weights, of which each device has half.
         (replace(plan(1, 1, 1), cp_degree=2), None, 82 - 4 * 6, 8 * (6 + 4 * 3 * 6) + 32),
         # Two stages of two replicas are in a machine, with their sums.
