@@ -3,31 +3,26 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
-import typer
-
 from planner.cli import completion
 from planner.cli.common import Inputs, Instance, Method, Search, load_instance, share_of
+from planner.cli.declared import flag, option
 from planner.cli.outputs import Certificate, Outputs, Solved
 from planner.files.choices import split
 from planner.process.errors import UsageError
 from solvers.outcome import OPTIMAL_GAP
 
-Within = Annotated[str | None, typer.Option(metavar="1%", help="all plans so near the optimum, at most N")]
-Pareto = Annotated[str | None, typer.Option(metavar="AXES", help="front of time,memory,devices instead")]
+Within = Annotated[str | None, option("1%", "all plans so near the optimum, at most N")]
+Pareto = Annotated[str | None, option("AXES", "front of time,memory,devices instead")]
 #: So many plans where nothing is said.
 _COUNT = 5
 
 
 def alternatives_command(
     instance: Instance,
-    count: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help=f"the N best plans; default: {_COUNT} without --within")
-    ] = None,
+    count: Annotated[int | None, option("N", f"the N best plans; default: {_COUNT} without --within", min=1)] = None,
     within: Within = None,
     pareto: Pareto = None,
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="an exact method", autocompletion=completion.methods)
-    ] = "auto",
+    method: Annotated[str, option("NAME", "an exact method", complete=completion.methods)] = "auto",
     search: Search = Search(gap=OPTIMAL_GAP),
     outputs: Outputs = Outputs(),
     certificate: Certificate = None,
@@ -69,14 +64,11 @@ def alternatives_command(
 
 
 BatchSize = Annotated[
-    int | None,
-    typer.Option(metavar="B", min=1, help="sequences in a batch: sweeps g and b' with N = B / (g b') micro-batches"),
+    int | None, option("B", "sequences in a batch: sweeps g and b' with N = B / (g b') micro-batches", min=1)
 ]
-GradAccum = Annotated[str | None, typer.Option(metavar="G,...", help="degrees g of gradient accumulation")]
-MicrobatchSizes = Annotated[str | None, typer.Option(metavar="B,...", help="micro-batch sizes b'")]
-SweepJobs = Annotated[
-    int, typer.Option(metavar="N", min=1, help="combinations at once, each with the whole time limit")
-]
+GradAccum = Annotated[str | None, option("G,...", "degrees g of gradient accumulation")]
+MicrobatchSizes = Annotated[str | None, option("B,...", "micro-batch sizes b'")]
+SweepJobs = Annotated[int, option("N", "combinations at once, each with the whole time limit", min=1)]
 
 
 def sweep_command(
@@ -84,11 +76,9 @@ def sweep_command(
     batch_size: BatchSize = None,
     grad_accum: GradAccum = None,
     microbatch_sizes: MicrobatchSizes = None,
-    orders: Annotated[
-        str | None, typer.Option(metavar="id,name,...", help="solve along each of these linear orders instead")
-    ] = None,
+    orders: Annotated[str | None, option("id,name,...", "solve along each of these linear orders instead")] = None,
     jobs: SweepJobs = 1,
-    exact: Annotated[bool, typer.Option("--exact", metavar="", help="prove optimality")] = False,
+    exact: Annotated[bool, flag("--exact", "prove optimality")] = False,
     method: Method = "auto",
     search: Search = Search(),
     outputs: Outputs = Outputs(),

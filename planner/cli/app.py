@@ -29,6 +29,7 @@ from planner.cli.certify import certify_command, checker_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
 from planner.cli.convert import convert_command
 from planner.cli.crosscheck import crosscheck_command
+from planner.cli.declared import flag
 from planner.cli.explain import explain_command, sensitivity_command
 from planner.cli.frontier import frontier_command
 from planner.cli.library import library_command
@@ -127,10 +128,7 @@ def _show_version(wanted: bool) -> None:
 
 
 def _general(
-    _: Annotated[
-        bool,
-        typer.Option("--version", metavar="", is_eager=True, callback=_show_version, help="Show the version and exit."),
-    ] = False,
+    _: Annotated[bool, flag("--version", "Show the version and exit.", is_eager=True, callback=_show_version)] = False,
 ) -> None:
     """What stands before a command."""
 

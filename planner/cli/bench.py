@@ -6,39 +6,33 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from planner.cli import completion
 from planner.cli.common import READING, Certify, Count, Dask, Jobs, Plans, Reading, Search, leave, names_of, plans_of
 from planner.cli.completion import entries
+from planner.cli.declared import argument, option
 from planner.process.errors import UsageError
 
 
 def bench_command(
     instances: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SOURCE", help="files, rows, folders, names (as of validate)", autocompletion=entries),
+        list[str] | None, argument("SOURCE", "files, rows, folders, names (as of validate)", complete=entries)
     ] = None,
-    suite: Annotated[str | None, typer.Option(metavar="FILE|NAME", help="a file, or all, models, piper, scale")] = None,
+    suite: Annotated[str | None, option("FILE|NAME", "a file, or all, models, piper, scale")] = None,
     methods: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="names, FILE.py:FUNCTION; default: auto, or the suite's",
-            autocompletion=completion.methods,
-        ),
+        option("A,B,...", "names, FILE.py:FUNCTION; default: auto, or the suite's", complete=completion.methods),
     ] = None,
     plan: Plans = None,
     count: Count = None,
     jobs: Jobs = 1,
     dask: Dask = None,
-    repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs; the median counts")] = 3,
-    seeds: Annotated[str | None, typer.Option(metavar="N,...", help="measure with each of them")] = None,
+    repeats: Annotated[int, option("N", "runs; the median counts", min=1)] = 3,
+    seeds: Annotated[str | None, option("N,...", "measure with each of them")] = None,
     search: Search = Search(time_limit=60.0),
-    out: Annotated[str | None, typer.Option(metavar="DIR|ROWS.jsonl", help="folder to resume in, or a file")] = None,
+    out: Annotated[str | None, option("DIR|ROWS.jsonl", "folder to resume in, or a file")] = None,
     certify: Certify = None,
-    calibrate: Annotated[str | None, typer.Option(metavar="DIR", help="print seconds per predicted step")] = None,
-    compare: Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="compare two folders or files")] = None,
+    calibrate: Annotated[str | None, option("DIR", "print seconds per predicted step")] = None,
+    compare: Annotated[tuple[str, str] | None, option("A B", "compare two folders or files")] = None,
     view: Reading = READING,
     **settings: Any,
 ) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from instances.problems.stage_partitioning import StageInstance
 from planner.cli.common import NOTES, VIEW, Notes, Out, Search, View
+from planner.cli.declared import argument, flag, option
 from planner.cli.for_trainer import Trainer, question_of
 from planner.cli.outputs import Outputs
 from planner.cli.solve import solve_command
@@ -23,35 +22,31 @@ if TYPE_CHECKING:
 
 #: Seconds that a model may take where no limit is given.
 LONGEST_S = 3600.0
-Devices = Annotated[int, typer.Option(metavar="K", help="how many")]
-Granularity = Annotated[str, typer.Option(metavar="block|op", help="a node for each of them")]
-TracingLimit = Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the model's process")]
+Devices = Annotated[int, option("K", "how many")]
+Granularity = Annotated[str, option("block|op", "a node for each of them")]
+TracingLimit = Annotated[float, option("SECONDS", "wall time of the model's process")]
 
 
 def import_command(
-    kind: Annotated[str, typer.Argument(metavar="torch|hf", help="a function of yours, or a model of transformers")],
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="FILE.py:FUNCTION; or a name, or a config.json")],
-    problem: Annotated[
-        str, typer.Option(metavar="NAME", help="or operator_partitioning, stage_graph")
-    ] = "stage_partitioning",
+    kind: Annotated[str, argument("torch|hf", "a function of yours, or a model of transformers")],
+    model: Annotated[str, argument("MODEL", "FILE.py:FUNCTION; or a name, or a config.json")],
+    problem: Annotated[str, option("NAME", "or operator_partitioning, stage_graph")] = "stage_partitioning",
     granularity: Granularity = "block",
-    hardware: Annotated[str, typer.Option(metavar="NAME", help="such as a100-80g, h200, b200, v100, mi300x")] = "h100",
+    hardware: Annotated[str, option("NAME", "such as a100-80g, h200, b200, v100, mi300x")] = "h100",
     devices: Devices = 8,
-    microbatches: Annotated[int | None, typer.Option(metavar="N", help="of a batch; default 128")] = None,
-    batch: Annotated[str | None, typer.Option(metavar="B", help="instead: samples, or 4194304tokens")] = None,
-    microbatch: Annotated[str | None, typer.Option(metavar="B,...", help="hf: samples of one; default 1")] = None,
-    seq_len: Annotated[int | None, typer.Option(metavar="S", help="hf: tokens; default: up to 4096")] = None,
-    dtype: Annotated[str | None, typer.Option(metavar="NAME", help="hf: bf16 (default), fp8, fp16, fp32, fp64")] = None,
-    tp: Annotated[str | None, typer.Option(metavar="T,...", help="degrees; default: powers of two")] = None,
-    no_recompute: Annotated[bool, typer.Option("--no-recompute", metavar="", help="offer no recomputation")] = False,
-    sequence_parallel: Annotated[
-        bool, typer.Option("--sequence-parallel", metavar="", help="offer it where layers are split")
-    ] = False,
-    splits: Annotated[str, typer.Option(metavar="NAME", help="found: by search")] = "by-hand",
-    zero: Annotated[str | None, typer.Option(metavar="1,2,3", help="offer states sharded by T devices")] = None,
-    efficiency: Annotated[float, typer.Option(metavar="E", help="share of the peak; a guess")] = 0.5,
-    memory_efficiency: Annotated[float, typer.Option(metavar="E", help="the same of the memory")] = 0.75,
-    weight_versions: Annotated[int, typer.Option(metavar="V", help="2: PipeDream-2BW")] = 1,
+    microbatches: Annotated[int | None, option("N", "of a batch; default 128")] = None,
+    batch: Annotated[str | None, option("B", "instead: samples, or 4194304tokens")] = None,
+    microbatch: Annotated[str | None, option("B,...", "hf: samples of one; default 1")] = None,
+    seq_len: Annotated[int | None, option("S", "hf: tokens; default: up to 4096")] = None,
+    dtype: Annotated[str | None, option("NAME", "hf: bf16 (default), fp8, fp16, fp32, fp64")] = None,
+    tp: Annotated[str | None, option("T,...", "degrees; default: powers of two")] = None,
+    no_recompute: Annotated[bool, flag("--no-recompute", "offer no recomputation")] = False,
+    sequence_parallel: Annotated[bool, flag("--sequence-parallel", "offer it where layers are split")] = False,
+    splits: Annotated[str, option("NAME", "found: by search")] = "by-hand",
+    zero: Annotated[str | None, option("1,2,3", "offer states sharded by T devices")] = None,
+    efficiency: Annotated[float, option("E", "share of the peak; a guess")] = 0.5,
+    memory_efficiency: Annotated[float, option("E", "the same of the memory")] = 0.75,
+    weight_versions: Annotated[int, option("V", "2: PipeDream-2BW")] = 1,
     trainer: Trainer = None,
     time_limit: TracingLimit = LONGEST_S,
     out: Out = None,
@@ -133,19 +128,17 @@ def _fastest(out: str, sizes: Sequence[int], samples: int, trainer: str, view: N
 
 
 def profile_command(
-    model: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="makes a model and its inputs, with data")],
-    memory: Annotated[str, typer.Option(metavar="SIZE", help="of a device")] = "16GB",
-    bandwidth: Annotated[str, typer.Option(metavar="SIZE/S", help="between devices")] = "10GB/s",
+    model: Annotated[str, argument("FILE.py:FUNCTION", "makes a model and its inputs, with data")],
+    memory: Annotated[str, option("SIZE", "of a device")] = "16GB",
+    bandwidth: Annotated[str, option("SIZE/S", "between devices")] = "10GB/s",
     devices: Devices = 8,
-    microbatches: Annotated[int, typer.Option(metavar="N", help="of a batch")] = 128,
+    microbatches: Annotated[int, option("N", "of a batch")] = 128,
     granularity: Granularity = "block",
-    repeats: Annotated[int, typer.Option(metavar="R", help="measured runs of each node")] = 5,
-    warmup: Annotated[int, typer.Option(metavar="W", help="runs before them")] = 1,
+    repeats: Annotated[int, option("R", "measured runs of each node")] = 5,
+    warmup: Annotated[int, option("W", "runs before them")] = 1,
     time_limit: TracingLimit = LONGEST_S,
-    out: Annotated[str | None, typer.Option(metavar="FILE", help="write the instance")] = None,
-    table: Annotated[
-        str | None, typer.Option("--csv", metavar="FILE", help="write forward passes, for planner calibrate")
-    ] = None,
+    out: Annotated[str | None, option("FILE", "write the instance")] = None,
+    table: Annotated[str | None, option("FILE", "write forward passes, for planner calibrate", "--csv")] = None,
     view: Notes = NOTES,
 ) -> None:
     """Measure the blocks of a PyTorch model, forward and backward, on this machine, and make an instance of them."""
@@ -176,11 +169,9 @@ def profile_command(
 
 
 def calibrate_command(
-    measurements: Annotated[
-        str, typer.Argument(metavar="MEASUREMENTS.csv", help="columns name, flops, moved_bytes, seconds")
-    ],
-    hardware: Annotated[str | None, typer.Option(metavar="NAME", help="show shares of its peaks")] = None,
-    dtype: Annotated[str, typer.Option(metavar="bf16|fp16|fp32", help="of the products")] = "bf16",
+    measurements: Annotated[str, argument("MEASUREMENTS.csv", "columns name, flops, moved_bytes, seconds")],
+    hardware: Annotated[str | None, option("NAME", "show shares of its peaks")] = None,
+    dtype: Annotated[str, option("bf16|fp16|fp32", "of the products")] = "bf16",
     view: View = VIEW,
 ) -> None:
     """Fit rates of products and memory to measured forward passes, with intervals and errors of the fit."""
@@ -195,9 +186,9 @@ def calibrate_command(
 
 def _expect_counts(counts: Mapping[str, int | None]) -> None:
     """Counts by their options; typer's own ranges would take the room that the help has for a screen."""
-    for option, count in counts.items():
+    for name, count in counts.items():
         if count is not None and not 1 <= count <= 10**6:
-            raise UsageError.at(option, count, "an integer from 1 to 1000000")
+            raise UsageError.at(name, count, "an integer from 1 to 1000000")
 
 
 def _note(found: CapturedInstance, view: Notes) -> None:

@@ -16,26 +16,23 @@ from planner.cli.common import (
     leave,
     load_instance,
 )
+from planner.cli.declared import flag, option
 from planner.process.errors import UsageError
 
-Seed = Annotated[int, typer.Option(metavar="S", help="seed of the run and of the random sample")]
-Problem = Annotated[
-    str | None, typer.Option("--problem", metavar="FAMILY", help="which subproblems (default: the first kind)")
-]
-From = Annotated[str | None, typer.Option("--from", metavar="METHOD", help="in whose run they arise")]
+Seed = Annotated[int, option("S", "seed of the run and of the random sample")]
+Problem = Annotated[str | None, option("FAMILY", "which subproblems (default: the first kind)", "--problem")]
+From = Annotated[str | None, option("METHOD", "in whose run they arise", "--from")]
 
 
 def extract_command(
     instance: Instance,
-    out: Annotated[str, typer.Option(metavar="FILE", help=".parquet (needs pyarrow) or .jsonl")],
+    out: Annotated[str, option("FILE", ".parquet (needs pyarrow) or .jsonl")],
     problem: Problem = None,
     method: From = None,
-    sample: Annotated[int | None, typer.Option(metavar="N", min=0, help="a random sample (default: all)")] = None,
+    sample: Annotated[int | None, option("N", "a random sample (default: all)", min=0)] = None,
     seed: Seed = 0,
-    nontrivial: Annotated[
-        bool, typer.Option("--nontrivial", metavar="", help="knapsacks: only where memory forces a choice")
-    ] = False,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of the run in which they arise")] = 60.0,
+    nontrivial: Annotated[bool, flag("--nontrivial", "knapsacks: only where memory forces a choice")] = False,
+    time_limit: Annotated[float, option("SECONDS", "of the run in which they arise")] = 60.0,
     topology: Topology = None,
     view: Reading = READING,
     **settings: Any,
@@ -60,16 +57,16 @@ def census_command(
     instance: Instance,
     problem: Problem = None,
     method: From = None,
-    against: Annotated[str | None, typer.Option(metavar="METHOD", help="exact method (all but knapsacks)")] = None,
+    against: Annotated[str | None, option("METHOD", "exact method (all but knapsacks)")] = None,
     jobs: Jobs = 1,
     dask: Dask = None,
-    sample: Annotated[int | None, typer.Option(metavar="N", min=0, help="only so many (all but knapsacks)")] = None,
-    crosscheck: Annotated[int, typer.Option(metavar="M", min=0, help="knapsacks: M again, CP-SAT and HiGHS")] = 0,
+    sample: Annotated[int | None, option("N", "only so many (all but knapsacks)", min=0)] = None,
+    crosscheck: Annotated[int, option("M", "knapsacks: M again, CP-SAT and HiGHS", min=0)] = 0,
     seed: Seed = 0,
-    end_to_end: Annotated[bool, typer.Option(metavar="", help="what it does to the whole plan, too")] = True,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of each method that is run")] = 60.0,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="folder of results (default: census/...)")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", metavar="", help="knapsacks: recompute the chunks")] = False,
+    end_to_end: Annotated[bool, option("", "what it does to the whole plan, too")] = True,
+    time_limit: Annotated[float, option("SECONDS", "of each method that is run")] = 60.0,
+    out: Annotated[str | None, option("DIR", "folder of results (default: census/...)")] = None,
+    fresh: Annotated[bool, flag("--fresh", "knapsacks: recompute the chunks")] = False,
     topology: Topology = None,
     view: Reading = READING,
     **settings: Any,

@@ -18,6 +18,7 @@ from planner.cli.common import (
     deliver,
     leave,
 )
+from planner.cli.declared import argument, option
 from planner.display.terminal import say
 from planner.files.choices import split
 from planner.files.settings import as_typed
@@ -26,10 +27,8 @@ from planner.process.errors import UsageError
 
 def certify_command(
     instance: Instance,
-    out: Annotated[str, typer.Option(metavar="FILE", help="the certificate")],
-    method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="default: an exact one", autocompletion=completion.methods)
-    ] = None,
+    out: Annotated[str, option("FILE", "the certificate")],
+    method: Annotated[str | None, option("NAME", "default: an exact one", complete=completion.methods)] = None,
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     threads: Threads = 1,
@@ -70,7 +69,7 @@ def certify_command(
 
 def verify_command(
     instance: Instance,
-    certificate: Annotated[str, typer.Argument(metavar="FILE", help="from certify, or solve --certificate")],
+    certificate: Annotated[str, argument("FILE", "from certify, or solve --certificate")],
     view: Reading = READING,
     **settings: Any,
 ) -> None:
@@ -87,9 +86,7 @@ def verify_command(
 
 
 def checker_command(
-    problem: Annotated[
-        str, typer.Argument(metavar="PROBLEM", help="such as stage_partitioning", autocompletion=completion.problems)
-    ],
+    problem: Annotated[str, argument("PROBLEM", "such as stage_partitioning", complete=completion.problems)],
     out: Out = None,
 ) -> None:
     """Print the checker of a problem's certificates as one file of Python's standard library."""

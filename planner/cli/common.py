@@ -9,6 +9,7 @@ import typer
 
 from planner.cli import completion
 from planner.cli.completion import entries
+from planner.cli.declared import argument, flag, option
 from planner.files.load import family_of, load
 from planner.files.write import write_atomically
 from planner.process.errors import UsageError
@@ -20,63 +21,48 @@ SOLVERS = "Options of solvers"
 
 
 def _of_solvers(metavar: str, text: str) -> Any:
-    return typer.Option(metavar=metavar, help=text, hidden=True, show_default=False, rich_help_panel=SOLVERS)
+    return option(metavar, text, hidden=True, show_default=False, rich_help_panel=SOLVERS)
 
 
 BAD_INPUT, NO_PROOF, INFEASIBLE, CONTRADICTION = 2, 3, 4, 5
 
-Instance = Annotated[
-    str, typer.Argument(metavar="INSTANCE", help="file, catalog name, or - for stdin", autocompletion=entries)
-]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="print one JSON object")]
-Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="no progress line, no warnings")]
-TimeLimit = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time of each method")]
-ProofsTime = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time of all proofs together")]
-Gap = Annotated[float, typer.Option(metavar="G", help="stop at this gap")]
-Seed = Annotated[int, typer.Option(metavar="N", help="seed of the solvers")]
-Threads = Annotated[int, typer.Option(metavar="N", help="threads of a search")]
+Instance = Annotated[str, argument("INSTANCE", "file, catalog name, or - for stdin", complete=entries)]
+Json = Annotated[bool, flag("--json", "print one JSON object")]
+Quiet = Annotated[bool, flag("--quiet", "no progress line, no warnings")]
+TimeLimit = Annotated[float | None, option("SECONDS", "wall time of each method")]
+ProofsTime = Annotated[float | None, option("SECONDS", "wall time of all proofs together")]
+Gap = Annotated[float, option("G", "stop at this gap")]
+Seed = Annotated[int, option("N", "seed of the solvers")]
+Threads = Annotated[int, option("N", "threads of a search")]
 Solver = Annotated[str, _of_solvers("NAME", "runs MILPs: planner doctor lists them")]
 SolverOption = Annotated[list[str] | None, _of_solvers("KEY=VALUE", "an option of the solver; may be repeated")]
 SolverLog = Annotated[str | None, _of_solvers("FILE", "write what the solver prints")]
-Out = Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")]
-Events = Annotated[str | None, typer.Option(metavar="FILE.jsonl", help="log every improvement")]
-Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="folder of published inputs")]
-Reproducers = Annotated[
-    str, typer.Option("--reproducer-dir", metavar="DIR", show_default=False, help="for contradictions (reproducers)")
-]
-Certify = Annotated[str | None, typer.Option("--certify", metavar="DIR", help="write certificates of what is proved")]
+Out = Annotated[str | None, option("FILE", "where to write it (default: stdout)")]
+Events = Annotated[str | None, option("FILE.jsonl", "log every improvement")]
+Inputs = Annotated[str | None, option("DIR", "folder of published inputs")]
+Reproducers = Annotated[str, option("DIR", "for contradictions (reproducers)", "--reproducer-dir", show_default=False)]
+Certify = Annotated[str | None, option("DIR", "write certificates of what is proved", "--certify")]
 Methods = Annotated[
-    str | None,
-    typer.Option(
-        metavar="A,B,...", help="names, FILE.py:FUNCTION; default: all that fit", autocompletion=completion.methods
-    ),
+    str | None, option("A,B,...", "names, FILE.py:FUNCTION; default: all that fit", complete=completion.methods)
 ]
-Jobs = Annotated[int, typer.Option(metavar="N", min=1, help="local processes")]
-Dask = Annotated[str | None, typer.Option(metavar="ADDRESS", help="scheduler, as tcp://host:8786")]
-Count = Annotated[int | None, typer.Option(metavar="N", min=1, help="only so many of each source")]
+Jobs = Annotated[int, option("N", "local processes", min=1)]
+Dask = Annotated[str | None, option("ADDRESS", "scheduler, as tcp://host:8786")]
+Count = Annotated[int | None, option("N", "only so many of each source", min=1)]
 #: Of commands that also place operators on a network.
 Topology = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "KIND|FILE",
+        "place the stages on this network as well",
         "--topology",
-        metavar="KIND|FILE",
-        help="place the stages on this network as well",
         hidden=True,
         rich_help_panel="Options of operator_partitioning",
     ),
 ]
 Method = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        show_default=False,
-        help="of planner list, or FILE.py:FUNCTION",
-        autocompletion=completion.methods,
-    ),
+    str, option("NAME", "of planner list, or FILE.py:FUNCTION", complete=completion.methods, show_default=False)
 ]
-Plans = Annotated[
-    list[str] | None, typer.Option("--plan", metavar="NAME=PLAN.json", help="enter a plan from elsewhere")
-]
+Plans = Annotated[list[str] | None, option("NAME=PLAN.json", "enter a plan from elsewhere", "--plan")]
 
 
 def leave(signal: int | None, code: int = 0) -> NoReturn:

@@ -5,10 +5,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from planner.cli.capture import Devices
 from planner.cli.common import Out
+from planner.cli.declared import argument, flag, option
 from planner.process.errors import UsageError
 
 _KINDS = ("galvatron", "megatron")
@@ -19,33 +18,31 @@ _TO = {
     "dnn-partitioning": ("instances.readers.placement_json", "operator_partitioning"),
     "amp": ("planner.training.record", "training_strategy"),
 }
-_Size = Annotated[str | None, typer.Option(metavar="SIZE", help="megatron: of a layer")]
+_Size = Annotated[str | None, option("SIZE", "megatron: of a layer")]
 
 
 def convert_command(
-    kind: Annotated[str, typer.Argument(metavar="|".join(_KINDS), help="what measured, or INSTANCE")],
-    profile: Annotated[str | None, typer.Argument(metavar="FILE", help="of times, or a log")] = None,
-    to: Annotated[str | None, typer.Option(metavar="FORMAT", help="write INSTANCE so")] = None,
-    layers: Annotated[str | None, typer.Option(metavar="L,...", help="of each type, as 24 or 12,12")] = None,
-    memory_profile: Annotated[str | None, typer.Option(metavar="FILE", help="galvatron's second file")] = None,
+    kind: Annotated[str, argument("|".join(_KINDS), "what measured, or INSTANCE")],
+    profile: Annotated[str | None, argument("FILE", "of times, or a log")] = None,
+    to: Annotated[str | None, option("FORMAT", "write INSTANCE so")] = None,
+    layers: Annotated[str | None, option("L,...", "of each type, as 24 or 12,12")] = None,
+    memory_profile: Annotated[str | None, option("FILE", "galvatron's second file")] = None,
     devices: Devices = 8,
-    memory: Annotated[str, typer.Option(metavar="SIZE", help="of a device")] = "80GB",
-    bandwidth: Annotated[str, typer.Option(metavar="SIZE/S", help="of a link")] = "50GB/s",
-    microbatches: Annotated[int, typer.Option(metavar="N", help="megatron: of a replica", show_default=False)] = 128,
-    microbatch: Annotated[int, typer.Option(metavar="B", help="samples of one")] = 1,
-    seq_len: Annotated[int | None, typer.Option(metavar="S", help="tokens, if several")] = None,
-    hidden_size: Annotated[int | None, typer.Option(metavar="H", help="numbers of a token")] = None,
-    dtype: Annotated[str, typer.Option(metavar="bf16|fp16|fp32", help="what is sent")] = "bf16",
-    tp: Annotated[str, typer.Option(metavar="T,...", help="megatron: the run's")] = "1",
-    backward: Annotated[float, typer.Option(metavar="F", help="forwards")] = 2.0,
-    sequence_parallel: Annotated[
-        bool, typer.Option("--sequence-parallel", metavar="", help="take figures for that")
-    ] = False,
-    pp: Annotated[int | None, typer.Option(metavar="P", help="megatron: stages of the run")] = None,
+    memory: Annotated[str, option("SIZE", "of a device")] = "80GB",
+    bandwidth: Annotated[str, option("SIZE/S", "of a link")] = "50GB/s",
+    microbatches: Annotated[int, option("N", "megatron: of a replica", show_default=False)] = 128,
+    microbatch: Annotated[int, option("B", "samples of one")] = 1,
+    seq_len: Annotated[int | None, option("S", "tokens, if several")] = None,
+    hidden_size: Annotated[int | None, option("H", "numbers of a token")] = None,
+    dtype: Annotated[str, option("bf16|fp16|fp32", "what is sent")] = "bf16",
+    tp: Annotated[str, option("T,...", "megatron: the run's")] = "1",
+    backward: Annotated[float, option("F", "forwards")] = 2.0,
+    sequence_parallel: Annotated[bool, flag("--sequence-parallel", "take figures for that")] = False,
+    pp: Annotated[int | None, option("P", "megatron: stages of the run")] = None,
     weight_bytes: _Size = None,
     activation_bytes: _Size = None,
     output_bytes: _Size = None,
-    memory_scheme: Annotated[str, typer.Option(metavar="NAME", help="megatron")] = "mixed",
+    memory_scheme: Annotated[str, option("NAME", "megatron")] = "mixed",
     out: Out = None,
 ) -> None:
     """Make an instance of what Galvatron or Megatron-LM measured, or write one."""

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from planner.cli.common import (
     CONTRADICTION,
     INFEASIBLE,
@@ -26,6 +24,7 @@ from planner.cli.common import (
     warn,
 )
 from planner.cli.completion import entries
+from planner.cli.declared import argument, option
 from planner.files.choices import split
 from planner.process.errors import UsageError
 from solvers.outcome import Status
@@ -36,16 +35,13 @@ if TYPE_CHECKING:
 
 def crosscheck_command(
     instances: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="INSTANCE", help="file, catalog name, - for stdin; or sources of validate", autocompletion=entries
-        ),
+        list[str], argument("INSTANCE", "file, catalog name, - for stdin; or sources of validate", complete=entries)
     ],
     methods: Methods = None,
     plan: Plans = None,
     count: Count = None,
     search: Search = Search(time_limit=60.0),
-    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw losses, and gaps over time")] = None,
+    plot: Annotated[str | None, option("FILE.png|svg", "draw losses, and gaps over time")] = None,
     certify: Certify = None,
     events: Events = None,
     view: Reading = READING,

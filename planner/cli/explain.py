@@ -4,8 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, NoReturn
 
-import typer
-
 from planner.cli.common import (
     INFEASIBLE,
     NO_PROOF,
@@ -18,6 +16,7 @@ from planner.cli.common import (
     leave,
     share_of,
 )
+from planner.cli.declared import option
 
 
 def explain_command(
@@ -33,12 +32,12 @@ def explain_command(
 
 def sensitivity_command(
     instance: Instance,
-    noise: Annotated[str, typer.Option(metavar="SHARE", help="how far times and bandwidth may be off")] = "10%",
-    samples: Annotated[int, typer.Option(metavar="N", help="instances with noise", min=1)] = 100,
+    noise: Annotated[str, option("SHARE", "how far times and bandwidth may be off")] = "10%",
+    samples: Annotated[int, option("N", "instances with noise", min=1)] = 100,
     scenarios: Annotated[
-        str | None, typer.Option(metavar="FILE.json", help="a list of instances, names or overrides to be ready for")
+        str | None, option("FILE.json", "a list of instances, names or overrides to be ready for")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="seed of the noise")] = 0,
+    seed: Annotated[int, option("N", "seed of the noise")] = 0,
     time_limit: ProofsTime = None,
     view: Reading = READING,
     **settings: Any,

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-import typer
-
+from planner.cli.declared import option
 from planner.cli.outputs import Solved
 from solvers.outcome import Limits
 
-Trainer = Annotated[str | None, typer.Option("--for", metavar="TRAINER", help="the best that it runs (--realizable)")]
+Trainer = Annotated[str | None, option("TRAINER", "the best that it runs (--realizable)", "--for")]
 
 
 def question_of(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:

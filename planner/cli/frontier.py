@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from planner.cli.common import NO_PROOF, Instance, Reading, Search, Threads, leave
+from planner.cli.declared import flag, option
 
 if TYPE_CHECKING:
     from planner.analysis.frontier import Optima
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Reading(Reading):
-    json: Annotated[bool, typer.Option("--json", metavar="", help="print one JSON object with the table")] = False
+    json: Annotated[bool, flag("--json", "print one JSON object with the table")] = False
 
 
 _READING = _Reading()
@@ -23,13 +22,11 @@ _READING = _Reading()
 
 def frontier_command(
     instance: Instance,
-    out: Annotated[str | None, typer.Option(metavar="FILE.csv", help="write the table, a line for each k")] = None,
-    memories: Annotated[
-        str | None, typer.Option(metavar="SIZE,...", help="by memory of a device instead of by micro-batches")
-    ] = None,
-    more_devices: Annotated[int | None, typer.Option(metavar="N", min=0, help="N devices more than it has")] = None,
-    picture: Annotated[str | None, typer.Option("--plot", metavar="FILE.png|svg", help="draw it")] = None,
-    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time")] = None,
+    out: Annotated[str | None, option("FILE.csv", "write the table, a line for each k")] = None,
+    memories: Annotated[str | None, option("SIZE,...", "by memory of a device instead of by micro-batches")] = None,
+    more_devices: Annotated[int | None, option("N", "N devices more than it has", min=0)] = None,
+    picture: Annotated[str | None, option("FILE.png|svg", "draw it", "--plot")] = None,
+    time_limit: Annotated[float | None, option("SECONDS", "wall time")] = None,
     threads: Threads = 1,
     view: _Reading = _READING,
     **settings: Any,

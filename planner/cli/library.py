@@ -5,10 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from planner.cli import completion
 from planner.cli.common import NOTES, Jobs, Notes, deliver, leave, names_of
+from planner.cli.declared import argument, option
 from planner.process.errors import UsageError
 
 _ACTIONS = ("list", "get", "show", "certificate", "submit", "score")
@@ -22,31 +21,19 @@ _NEEDS = {
 
 
 def library_command(
-    action: Annotated[
-        str, typer.Argument(metavar="|".join(_ACTIONS), help="what to do", autocompletion=completion.among(_ACTIONS))
-    ],
+    action: Annotated[str, argument("|".join(_ACTIONS), "what to do", complete=completion.among(_ACTIONS))],
     what: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME|RESULT.json|METHOD,...", help="of get, show, certificate; of submit; of score"),
+        str | None, argument("NAME|RESULT.json|METHOD,...", "of get, show, certificate; of submit; of score")
     ] = None,
-    problem: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="list, score: instances of it", autocompletion=completion.problems),
-    ] = None,
-    difficulty: Annotated[
-        str | None, typer.Option(metavar="second|minute|longer|open", help="list, score: how long a proof took")
-    ] = None,
-    count: Annotated[int | None, typer.Option(metavar="N", min=1, help="score: the first N instances only")] = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="score: wall time of each instance")] = 60.0,
+    problem: Annotated[str | None, option("NAME", "list, score: instances of it", complete=completion.problems)] = None,
+    difficulty: Annotated[str | None, option("second|minute|longer|open", "list, score: how long a proof took")] = None,
+    count: Annotated[int | None, option("N", "score: the first N instances only", min=1)] = None,
+    time_limit: Annotated[float, option("SECONDS", "score: wall time of each instance")] = 60.0,
     jobs: Jobs = 1,
-    certificate: Annotated[str | None, typer.Option(metavar="FILE", help="submit: of the bound")] = None,
-    library: Annotated[
-        str | None, typer.Option(metavar="DIR", help="where best-known.jsonl is (default: in the package)")
-    ] = None,
-    table: Annotated[str | None, typer.Option(metavar="tex|md|csv", help="score: print this for a paper")] = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="FILE|DIR", help="get, certificate: the file; score: a folder to resume in")
-    ] = None,
+    certificate: Annotated[str | None, option("FILE", "submit: of the bound")] = None,
+    library: Annotated[str | None, option("DIR", "where best-known.jsonl is (default: in the package)")] = None,
+    table: Annotated[str | None, option("tex|md|csv", "score: print this for a paper")] = None,
+    out: Annotated[str | None, option("FILE|DIR", "get, certificate: the file; score: a folder to resume in")] = None,
     view: Notes = NOTES,
 ) -> None:
     """PlanLib: instances with the best that is known, and scores of methods on them, resumed in --out."""

@@ -8,6 +8,7 @@ import typer
 
 from planner.cli import completion
 from planner.cli.common import READING, VIEW, Certify, Out, Reading, View, deliver
+from planner.cli.declared import argument, flag
 from planner.cli.outputs import Full
 from planner.files import choices
 from planner.files.destinations import refuse_outputs, refuse_overwriting
@@ -19,10 +20,10 @@ from planner.process.errors import UsageError
 def list_command(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="PROBLEM|INSTANCE",
-            help="one problem, with its options; or which methods take an instance",
-            autocompletion=completion.names_to_list,
+        argument(
+            "PROBLEM|INSTANCE",
+            "one problem, with its options; or which methods take an instance",
+            complete=completion.names_to_list,
         ),
     ] = None,
     view: Reading = READING,
@@ -48,14 +49,10 @@ def list_command(
 
 def make_command(
     name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|method|template", help="catalog name, or a blank", autocompletion=completion.names_to_make
-        ),
+        str, argument("NAME|method|template", "catalog name, or a blank", complete=completion.names_to_make)
     ],
     of: Annotated[
-        str | None,
-        typer.Argument(metavar="PROBLEM", help="of the method or the template", autocompletion=completion.problems),
+        str | None, argument("PROBLEM", "of the method or the template", complete=completion.problems)
     ] = None,
     out: Out = None,
     **settings: Any,
@@ -92,9 +89,7 @@ def _blank(name: str, of: str | None, out: str | None, settings: dict[str, Any])
 
 
 def schema_command(
-    problem: Annotated[
-        str, typer.Argument(metavar="PROBLEM", help="such as stage_partitioning", autocompletion=completion.problems)
-    ],
+    problem: Annotated[str, argument("PROBLEM", "such as stage_partitioning", complete=completion.problems)],
     out: Out = None,
 ) -> None:
     """Print the format of a problem's instance files as JSON Schema, for editors and validators."""
@@ -121,10 +116,8 @@ def doctor_command(
 
 
 def reproduce_command(
-    claim: Annotated[
-        str | None, typer.Argument(metavar="CLAIM", help="a name from --list", autocompletion=completion.claims)
-    ] = None,
-    list_: Annotated[bool, typer.Option("--list", metavar="", help="list the claims")] = False,
+    claim: Annotated[str | None, argument("CLAIM", "a name from --list", complete=completion.claims)] = None,
+    list_: Annotated[bool, flag("--list", "list the claims")] = False,
     certify: Certify = None,
     full: Full = False,
     view: Reading = READING,

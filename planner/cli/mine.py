@@ -4,39 +4,29 @@ import os
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-import typer
-
 from planner.cli import completion
 from planner.cli.common import NO_PROOF, NOTES, Notes, Reproducers, Search, leave, share_of
+from planner.cli.declared import argument, option
 from planner.process.errors import CrosscheckError, UsageError
 
 
 def mine_command(
-    method: Annotated[
-        str, typer.Argument(metavar="METHOD", help="a name, or FILE.py:FUNCTION", autocompletion=completion.methods)
-    ],
-    out: Annotated[str, typer.Option(metavar="FILE", help="the instance; plans and certificate next to it")],
+    method: Annotated[str, argument("METHOD", "a name, or FILE.py:FUNCTION", complete=completion.methods)],
+    out: Annotated[str, option("FILE", "the instance; plans and certificate next to it")],
     against: Annotated[
-        str | None,
-        typer.Option(metavar="EXACT", help="whose optima are the measure: exact", autocompletion=completion.methods),
+        str | None, option("EXACT", "whose optima are the measure: exact", complete=completion.methods)
     ] = None,
     problem: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="default: the first with both methods", autocompletion=completion.problems),
+        str | None, option("NAME", "default: the first with both methods", complete=completion.problems)
     ] = None,
-    max: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=N,...", help="the largest instances, such as nodes=4,devices=4")
-    ] = None,
+    max: Annotated[list[str] | None, option("KEY=N,...", "the largest instances, such as nodes=4,devices=4")] = None,
     loss: Annotated[
-        str | None,
-        typer.Option(metavar="5%|no-plan", help="the smallest instance with so much; default: the worst loss"),
+        str | None, option("5%|no-plan", "the smallest instance with so much; default: the worst loss")
     ] = None,
-    domain: Annotated[
-        list[str] | None, typer.Option(metavar="NAME[=V]", help="only instances of this kind; may be repeated")
-    ] = None,
-    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="of the search; default: 60")] = None,
-    count: Annotated[int | None, typer.Option(metavar="N", help="evaluations at most", min=1)] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="seed of the search")] = 0,
+    domain: Annotated[list[str] | None, option("NAME[=V]", "only instances of this kind; may be repeated")] = None,
+    time_limit: Annotated[float | None, option("SECONDS", "of the search; default: 60")] = None,
+    count: Annotated[int | None, option("N", "evaluations at most", min=1)] = None,
+    seed: Annotated[int, option("N", "seed of the search")] = 0,
     view: Notes = NOTES,
     reproducer_dir: Reproducers = "reproducers",
     **settings: Any,

@@ -25,6 +25,7 @@ from planner.cli.common import (
     leave,
     names_of,
 )
+from planner.cli.declared import flag, option
 from planner.files.destinations import refuse_outputs
 from planner.files.load import family_of
 from planner.process.errors import UsageError
@@ -39,25 +40,15 @@ if TYPE_CHECKING:
 def model_command(
     instance: Instance,
     method: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="a declarative method (default: the first)", autocompletion=completion.methods
-        ),
+        str | None, option("NAME", "a declarative method (default: the first)", complete=completion.methods)
     ] = None,
-    complete: Annotated[
-        bool, typer.Option("--complete", metavar="", help="leave out nothing that a known plan makes superfluous")
-    ] = False,
-    root: Annotated[bool, typer.Option("--root", metavar="", help="solve the linear relaxation")] = False,
+    complete: Annotated[bool, flag("--complete", "leave out nothing that a known plan makes superfluous")] = False,
+    root: Annotated[bool, flag("--root", "solve the linear relaxation")] = False,
     write: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="write the model (.lp, .mps, .nl, .json, .pb.txt), and FILE.json next to it"),
+        str | None, option("FILE", "write the model (.lp, .mps, .nl, .json, .pb.txt), and FILE.json next to it")
     ] = None,
-    read: Annotated[
-        str | None, typer.Option(metavar="FILE.sol", help="judge a solution that another solver found")
-    ] = None,
-    time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="of building the model and of its relaxation")
-    ] = None,
+    read: Annotated[str | None, option("FILE.sol", "judge a solution that another solver found")] = None,
+    time_limit: Annotated[float | None, option("SECONDS", "of building the model and of its relaxation")] = None,
     solver: Solver = DEFAULT_SOLVER,
     solver_option: SolverOption = None,
     solver_log: SolverLog = None,
@@ -115,10 +106,10 @@ def _judge(found: OpenModel, path: str, watch: Watch, view: View) -> None:
 def formulations_command(
     instance: Instance,
     methods: Methods = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of each method, and of each relaxation")] = 60.0,
+    time_limit: Annotated[float, option("SECONDS", "of each method, and of each relaxation")] = 60.0,
     seed: Seed = 0,
     threads: Threads = 1,
-    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw root bounds and gaps")] = None,
+    plot: Annotated[str | None, option("FILE.png|svg", "draw root bounds and gaps")] = None,
     view: Reading = READING,
     **settings: Any,
 ) -> None:

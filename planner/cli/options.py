@@ -21,6 +21,7 @@ from typer.models import ParameterInfo
 from instances.errors import InstanceError
 from planner.cli import completion
 from planner.cli.common import SOLVERS, Group
+from planner.cli.declared import option
 from planner.files import choices
 from planner.files.choices import Choice
 from planner.files.load import catalog, problem_name, problem_of
@@ -34,11 +35,10 @@ _ARGUMENTS = "planner.arguments"
 class _Declared(Group):
     """As what problem an instance is read, and what its plans must keep beside the rules."""
 
-    problem: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="read it as one of this problem", autocompletion=completion.problems),
-    ] = None
-    require: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="a further rule: 'num_stages <= 6'")] = None
+    problem: Annotated[str | None, option("NAME", "read it as one of this problem", complete=completion.problems)] = (
+        None
+    )
+    require: Annotated[list[str] | None, option("TEXT", "a further rule: 'num_stages <= 6'")] = None
 
 
 #: From the values on a command line (texts by parameter) to the choices that they make worth showing.

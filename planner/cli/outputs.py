@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from planner.cli.common import NO_PROOF, Events, Group, Json, Quiet, Reproducers, exit_code, warn
+from planner.cli.declared import flag, option
 from planner.files.destinations import refuse_outputs
 from planner.files.write import write_all, write_atomically
 from planner.process.errors import CrosscheckError, UsageError
@@ -15,12 +16,12 @@ from planner.process.signals import defer
 from planner.results.result import Result
 from solvers.outcome import Limits
 
-Out = Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")]
-Plot = Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the plan")]
-Trace = Annotated[str | None, typer.Option(metavar="FILE.json", help="write the schedule as Chrome trace")]
-Full = Annotated[bool, typer.Option("--full", metavar="", help="every row and column of the table")]
-Verbose = Annotated[bool, typer.Option("--verbose", metavar="", help="the figures of the search")]
-Certificate = Annotated[str | None, typer.Option(metavar="FILE", help="certify the bound (planner verify)")]
+Out = Annotated[str | None, option("PLAN.json", "write the plan to a file")]
+Plot = Annotated[str | None, option("FILE.png|svg", "draw the plan")]
+Trace = Annotated[str | None, option("FILE.json", "write the schedule as Chrome trace")]
+Full = Annotated[bool, flag("--full", "every row and column of the table")]
+Verbose = Annotated[bool, flag("--verbose", "the figures of the search")]
+Certificate = Annotated[str | None, option("FILE", "certify the bound (planner verify)")]
 
 
 @dataclass(frozen=True)

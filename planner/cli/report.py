@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Annotated, Any
 
-import typer
-
 from planner.cli.common import (
     CONTRADICTION,
     Gap,
@@ -22,15 +20,13 @@ from planner.cli.common import (
     plans_of,
 )
 from planner.cli.completion import entries
+from planner.cli.declared import argument, option
 from planner.process.errors import UsageError
 
 
 def report_command(
-    instances: Annotated[
-        list[str],
-        typer.Argument(metavar="INSTANCE...", help="file, catalog name, or - for stdin", autocompletion=entries),
-    ],
-    out: Annotated[str, typer.Option(metavar="FILE.html", help="the page")] = "report.html",
+    instances: Annotated[list[str], argument("INSTANCE...", "file, catalog name, or - for stdin", complete=entries)],
+    out: Annotated[str, option("FILE.html", "the page")] = "report.html",
     methods: Methods = None,
     plan: Plans = None,
     time_limit: TimeLimit = 20.0,

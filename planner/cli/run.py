@@ -6,6 +6,7 @@ import typer
 
 from planner.cli import completion
 from planner.cli.common import NOTES, READING, VIEW, Instance, Out, Reading, Search, TimeLimit, Topology, View, leave
+from planner.cli.declared import argument, flag, option
 from planner.files.destinations import refuse_outputs, refuse_overwriting
 from planner.files.read import STANDARD
 from planner.files.write import as_json, write_atomically
@@ -17,12 +18,10 @@ REFUSED = 1
 
 
 def export_command(
-    plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="from solve --out or solve --json")],
+    plan: Annotated[str, argument("PLAN.json", "from solve --out or solve --json")],
     instance: Instance,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help=_FORMATS, autocompletion=completion.formats)],
-    nearest: Annotated[
-        bool, typer.Option("--nearest", metavar="", help="if the format cannot express it: the best plan that it can")
-    ] = False,
+    to: Annotated[str, option("FORMAT", _FORMATS, "--to", complete=completion.formats)],
+    nearest: Annotated[bool, flag("--nearest", "if the format cannot express it: the best plan that it can")] = False,
     out: Out = None,
     time_limit: TimeLimit = None,
     topology: Topology = None,
@@ -50,39 +49,22 @@ def export_command(
 
 
 def run_command(
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="from solve --out or solve --json")],
+    plan: Annotated[str, argument("PLAN", "from solve --out or solve --json")],
     instance: Instance,
-    model: Annotated[
-        str, typer.Option(metavar="FILE.py:FUNCTION", help="returns the model, and inputs of one call of it")
-    ],
+    model: Annotated[str, option("FILE.py:FUNCTION", "returns the model, and inputs of one call of it")],
     backend: Annotated[
-        str, typer.Option(metavar="gloo|nccl|emulated", help="CPU, GPUs, or one by one on the device of the model")
+        str, option("gloo|nccl|emulated", "CPU, GPUs, or one by one on the device of the model")
     ] = "gloo",
-    runtime: Annotated[
-        str, typer.Option(metavar="own|pipelining", help="ours, or torch.distributed.pipelining")
-    ] = "own",
+    runtime: Annotated[str, option("own|pipelining", "ours, or torch.distributed.pipelining")] = "own",
     check: Annotated[
-        bool,
-        typer.Option(
-            "--check", metavar="", help="compare with the unsplit model: within 1e-6 in float32, 1e-12 in float64"
-        ),
+        bool, flag("--check", "compare with the unsplit model: within 1e-6 in float32, 1e-12 in float64")
     ] = False,
-    alternative: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="PLAN is from alternatives: the N-th of its plans")
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="of alternatives, or AMP's: run N, the fastest is kept")
-    ] = None,
-    passes: Annotated[
-        str | None, typer.Option(metavar="PLAN", help="of microbatch_schedule: the order of passes (default: 1F1B)")
-    ] = None,
-    trace: Annotated[
-        str | None, typer.Option(metavar="FILE.json", help="write measured and simulated passes as Chrome trace")
-    ] = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="RUN.json", help="write the run with its passes, for planner fidelity")
-    ] = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the processes")] = 600.0,
+    alternative: Annotated[int | None, option("N", "PLAN is from alternatives: the N-th of its plans", min=1)] = None,
+    budget: Annotated[int | None, option("N", "of alternatives, or AMP's: run N, the fastest is kept", min=1)] = None,
+    passes: Annotated[str | None, option("PLAN", "of microbatch_schedule: the order of passes (default: 1F1B)")] = None,
+    trace: Annotated[str | None, option("FILE.json", "write measured and simulated passes as Chrome trace")] = None,
+    out: Annotated[str | None, option("RUN.json", "write the run with its passes, for planner fidelity")] = None,
+    time_limit: Annotated[float, option("SECONDS", "wall time of the processes")] = 600.0,
     topology: Topology = None,
     view: Reading = READING,
     **settings: Any,
@@ -133,8 +115,7 @@ def run_command(
 
 
 def fidelity_command(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="from run --out; several of one instance")],
-    view: View = VIEW,
+    runs: Annotated[list[str], argument("RUN...", "from run --out; several of one instance")], view: View = VIEW
 ) -> None:
     """Compare what a plan predicts with what its run measured, term by term; of several plans also their order."""
     from planner.display.runs import show_fidelity, show_order

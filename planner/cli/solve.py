@@ -17,6 +17,7 @@ from planner.cli.common import (
     load_instance,
     plans_of,
 )
+from planner.cli.declared import argument, flag, option
 from planner.cli.for_trainer import Trainer, answered, question_of
 from planner.cli.outputs import Certificate, Full, Outputs, Solved, Verbose
 from planner.files.choices import split
@@ -24,15 +25,15 @@ from planner.files.destinations import refuse_outputs
 from planner.files.read import STANDARD
 from planner.process.errors import UsageError
 
-Minimise = Annotated[str | None, typer.Option(metavar="AMOUNT", help="devices, memory or time (the default)")]
+Minimise = Annotated[str | None, option("AMOUNT", "devices, memory or time (the default)")]
 
 
 def solve_command(
     instance: Instance,
-    exact: Annotated[bool, typer.Option("--exact", metavar="", help="prove optimality")] = False,
+    exact: Annotated[bool, flag("--exact", "prove optimality")] = False,
     method: Method = "auto",
-    portfolio: Annotated[bool, typer.Option("--portfolio", metavar="", help="exact search and model at once")] = False,
-    compare: Annotated[bool, typer.Option("--compare", metavar="", help="run the paper's method as well")] = False,
+    portfolio: Annotated[bool, flag("--portfolio", "exact search and model at once")] = False,
+    compare: Annotated[bool, flag("--compare", "run the paper's method as well")] = False,
     plan: Plans = None,
     search: Search = Search(),
     outputs: Outputs = Outputs(),
@@ -66,9 +67,9 @@ def solve_command(
         "--certificate": certificate,
         "--events": outputs.events,
     }
-    for option, value in beside.items():
+    for name, value in beside.items():
         if is_least and value:
-            raise UsageError.at(option, value, "none with --minimise, or with bounds on time, memory or devices")
+            raise UsageError.at(name, value, "none with --minimise, or with bounds on time, memory or devices")
     try:
         declared = load_instance(instance, overrides, inputs, topology)
     except UsageError as error:
@@ -94,7 +95,7 @@ def solve_command(
 
 def check_command(
     instance: Instance,
-    plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="from solve --out or solve --json")],
+    plan: Annotated[str, argument("PLAN.json", "from solve --out or solve --json")],
     topology: Topology = None,
     view: Reading = READING,
     **settings: Any,
@@ -120,10 +121,10 @@ def check_command(
 
 
 def diff_command(
-    plan_a: Annotated[str, typer.Argument(metavar="PLAN_A", help="from solve --out or solve --json")],
-    plan_b: Annotated[str, typer.Argument(metavar="PLAN_B", help="the one to compare with it")],
+    plan_a: Annotated[str, argument("PLAN_A", "from solve --out or solve --json")],
+    plan_b: Annotated[str, argument("PLAN_B", "the one to compare with it")],
     instance: Instance,
-    picture: Annotated[str | None, typer.Option("--plot", metavar="FILE.png|svg", help="draw both plans")] = None,
+    picture: Annotated[str | None, option("FILE.png|svg", "draw both plans", "--plot")] = None,
     view: Reading = READING,
     **settings: Any,
 ) -> None:

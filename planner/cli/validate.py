@@ -22,35 +22,27 @@ from planner.cli.common import (
     plans_of,
 )
 from planner.cli.completion import entries
+from planner.cli.declared import argument, option
 from planner.process.errors import UsageError
 
 
 def validate_command(
     instances: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SOURCE", help="file, rows, folder, pattern, or NAME:PARAMETER=A..B", autocompletion=entries
-        ),
+        list[str], argument("SOURCE", "file, rows, folder, pattern, or NAME:PARAMETER=A..B", complete=entries)
     ],
-    out: Annotated[str, typer.Option(metavar="DIR", help="folder of results; resumed")],
+    out: Annotated[str, option("DIR", "folder of results; resumed")],
     methods: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...", help="names, FILE.py:FUNCTION; default: heuristics", autocompletion=completion.methods
-        ),
+        str | None, option("A,B,...", "names, FILE.py:FUNCTION; default: heuristics", complete=completion.methods)
     ] = None,
     against: Annotated[
-        str | None,
-        typer.Option(metavar="M", help="proves the optima; default: exact", autocompletion=completion.methods),
+        str | None, option("M", "proves the optima; default: exact", complete=completion.methods)
     ] = None,
     plan: Plans = None,
     count: Count = None,
-    seed: Annotated[int, typer.Option(metavar="S", help="of draws, samples and methods")] = 0,
-    worst: Annotated[int, typer.Option(metavar="K", min=0, help="worst instances that become files")] = 5,
-    by: Annotated[str | None, typer.Option(metavar="A,B,...", help="losses by these parameters, too")] = None,
-    table: Annotated[
-        str | None, typer.Option(metavar="KIND[=FILE]", help="tex, md or csv, on stdout or in a file")
-    ] = None,
+    seed: Annotated[int, option("S", "of draws, samples and methods")] = 0,
+    worst: Annotated[int, option("K", "worst instances that become files", min=0)] = 5,
+    by: Annotated[str | None, option("A,B,...", "losses by these parameters, too")] = None,
+    table: Annotated[str | None, option("KIND[=FILE]", "tex, md or csv, on stdout or in a file")] = None,
     jobs: Jobs = 1,
     dask: Dask = None,
     time_limit: TimeLimit = 60.0,
