@@ -184,7 +184,7 @@ _SMALL = [
 ]
 
 
-@pytest.mark.parametrize("entry", _SMALL)
+@thinned("entry", _SMALL)
 def test_the_catalog_is_certified(entry: str) -> None:
     instance = planner.load(entry)
     found = planner.certify(instance, limits=planner.Limits(time_s=600 if entry in _SLOW else 20))

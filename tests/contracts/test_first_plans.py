@@ -114,7 +114,6 @@ SLOW = (
 @thinned(
     "case",
     [*QUICK, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)],
-    2,
     of=lambda case: case in QUICK,
     ids=lambda case: case.name,
 )

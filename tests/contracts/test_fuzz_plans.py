@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fuzzing import FOREIGN, PROFILE, TEXTS, VALUES, assert_one_line, documented, mutated, mutated_text
+from thinned import thinned
 
 import planner
 from formulations import FAMILIES
@@ -197,6 +198,6 @@ def test_examples_load(name: str, tmp_path: Path) -> None:
     assert loaded(path) is not None
 
 
-@pytest.mark.parametrize("name", FILES)
+@thinned("name", FILES, 2)
 def test_mutated_files_load_or_are_refused_in_one_line(name: str, tmp_path: Path, many: int) -> None:
     examine_file(name, tmp_path, many or 40, many or 1)

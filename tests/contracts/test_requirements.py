@@ -27,7 +27,7 @@ from solvers.outcome import Status
 WITH_VOCABULARY = [family.name for family in FAMILIES if family.vocabulary]
 
 
-@thinned("name", WITH_VOCABULARY, 2)
+@thinned("name", WITH_VOCABULARY)
 def test_methods_that_honour_requirements_agree_with_brute_force(name: str, cases: int) -> None:
     family = warmed(name)
     assert any(method.build is not None for method in family.methods if method.honours)
@@ -36,7 +36,7 @@ def test_methods_that_honour_requirements_agree_with_brute_force(name: str, case
     assert tried >= cases // 12 and 0 < sum(found["feasible"] for found in counted) < len(counted)
 
 
-@pytest.mark.parametrize("name", WITH_VOCABULARY)
+@thinned("name", WITH_VOCABULARY)
 def test_models_express_what_their_method_honours(name: str) -> None:
     family = warmed(name)
     instance = random_case(name, 7, 1)
@@ -145,7 +145,7 @@ def instance_json(layers: int) -> dict[str, Any]:
 
 def test_stages_of_more_layers_than_any_good_plan_has() -> None:
     """On 16 layers the first stage takes at least 6: a model pruned by a plan with fewer calls that infeasible."""
-    for seed in range(2):
+    for seed in range(1):
         instance = planner.load("layers", layers=16, stages=8, seed=seed, require="layers(0) >= 6")
         found = [planner.solve(instance, method=method) for method in ("cpsat", "milp")]
         assert [each.status for each in found] == [Status.OPTIMAL, Status.OPTIMAL]

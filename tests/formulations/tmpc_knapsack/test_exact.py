@@ -120,6 +120,7 @@ def table_over_bytes(rows: list[list[tuple[float, float]]], capacity: int) -> fl
     return float(best[capacity])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(8, marks=pytest.mark.slow)])
 def test_lists_too_long_to_hold_are_split_and_searched_to_the_end(seed: int) -> None:
     """Time saved is bytes plus a constant; a thousand nodes share the memory for lists, so these are split."""

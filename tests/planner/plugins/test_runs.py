@@ -83,6 +83,7 @@ def test_a_process_is_started_once_and_no_run_knows_of_another(
     assert len(list(tmp_path.glob("[0-9]*"))) == 3  # each was a process of its own
 
 
+@pytest.mark.slow
 def test_what_many_runs_may_import_is_imported_once(bring: Bring) -> None:
     body = "import sys; print(*(name in sys.modules for name in ('networkx', 'formulations.device_mapping')))"
     assert set(printed(bring(body), 2)) == {"True True"}
@@ -130,6 +131,7 @@ def test_threads_of_openblas_are_no_hindrance(bring: Bring, started: list[str]) 
     assert printed(bring(body, imports), 2) == ["300.0 True", "300.0 True"] and len(started) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "different"), [("random.seed(1)", [1, 3]), slow("numpy.random.seed(1)", [3, 1])])
 def test_random_numbers_are_those_of_a_new_process(bring: Bring, seeds: str, different: list[int]) -> None:
     """The same in each run where the file has a seed for them, and others in each where it has none."""
@@ -176,6 +178,7 @@ def test_nothing_that_a_run_leaves_lives_in_the_next(bring: Bring, started: list
     assert len(started) == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_reaches_its_limit_takes_nothing_from_the_next(bring: Bring, started: list[str]) -> None:
     method = bring("while instance.name == 'hangs': time.sleep(1)")
     with idle.kept():

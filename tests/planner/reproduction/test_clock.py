@@ -36,6 +36,7 @@ def test_a_batch_in_any_order_takes_at_least_heads_and_work() -> None:
     assert flushed.in_any_order(instance, plan) == pytest.approx((5 * 3 + 2) / 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "key", "value"),
     [

@@ -253,6 +253,7 @@ def test_rows_of_one_case_are_compared_whatever_the_seed() -> None:
     assert MeasuredRow.from_json(json.loads(json.dumps(rows[1].to_json()))) == rows[1]
 
 
+@pytest.mark.slow
 def test_bench_writes_losses_and_reasons_and_keeps_rows_of_an_unchanged_file(run: Run, tmp_path: Path) -> None:
     path, out = tmp_path / "mine.py", tmp_path / "rows"
     path.write_text("def solve(instance):\n    raise ValueError('no idea')\n")
