@@ -1,9 +1,9 @@
 """An event simulation of pipelines whose stages have their own data-parallel degrees.
 
 Micro-batch m runs on replica m mod d of a stage, forwards through the stages and then backwards. A replica does one
-thing at a time; with ``backward_first`` (1F1B, PipeDream-2BW) a backward pass that can start goes before a forward
-pass, else the other way round (GPipe). A forward pass starts only while the replica holds fewer micro-batches in
-flight than it has room for. Links are part of a stage's times, as in Piper's cost model.
+thing at a time, and a backward pass that can start goes before a forward pass (1F1B, PipeDream-2BW). A forward pass
+starts only while the replica holds fewer micro-batches in flight than it has room for. Links are part of a stage's
+times, as in Piper's cost model.
 
 Source: Piper, Appendix A and Fig. 5 (the schedule and how many micro-batches are in flight).
 """
@@ -62,9 +62,7 @@ def in_flight(degrees: Sequence[int]) -> list[int]:
     return [-(-sum(degrees[i:]) // d) for i, d in enumerate(degrees)]
 
 
-def simulate(
-    stages: Sequence[PipelineStage], num_microbatches: int, *, backward_first: bool = True, pace: float = 0.0
-) -> Trace:
+def simulate(stages: Sequence[PipelineStage], num_microbatches: int, *, pace: float = 0.0) -> Trace:
     """Run ``num_microbatches`` through the stages, as early as the rules of the module allow.
 
     With a ``pace``, micro-batch m enters no sooner than at m * pace. At the bottleneck's time per sample this keeps the
@@ -74,7 +72,7 @@ def simulate(
     """
     if not stages or num_microbatches < 1 or any(stage.room < 1 or stage.dp_degree < 1 for stage in stages):
         raise ValueError("expected at least one stage, one micro-batch, one replica, and room for one in flight")
-    return _Simulation(stages, num_microbatches, backward_first, pace).run()
+    return _Simulation(stages, num_microbatches, pace).run()
 
 
 #: What ends at an event: the wait of a micro-batch to enter, a forward pass, a backward pass.
@@ -82,10 +80,8 @@ _ENTRY, _FORWARD, _BACKWARD = 0, 1, 2
 
 
 class _Simulation:
-    def __init__(
-        self, stages: Sequence[PipelineStage], num_microbatches: int, backward_first: bool, pace: float
-    ) -> None:
-        self.stages, self.backward_first = stages, backward_first
+    def __init__(self, stages: Sequence[PipelineStage], num_microbatches: int, pace: float) -> None:
+        self.stages = stages
         # Micro-batches that wait at (stage, replica), the earliest first.
         self.forward: list[list[list[int]]] = [[[] for _ in range(stage.dp_degree)] for stage in stages]
         self.backward: list[list[list[int]]] = [[[] for _ in range(stage.dp_degree)] for stage in stages]
@@ -132,10 +128,9 @@ class _Simulation:
             return
         own = self.stages[stage]
         backward = bool(self.backward[stage][replica])
-        forward = bool(self.forward[stage][replica]) and self.held[stage][replica] < own.room
-        if not backward and not forward:
+        is_forward = bool(self.forward[stage][replica]) and self.held[stage][replica] < own.room and not backward
+        if not backward and not is_forward:
             return
-        is_forward = forward and not (backward and self.backward_first)
         m = heapq.heappop((self.forward if is_forward else self.backward)[stage][replica])
         if is_forward:
             self.held[stage][replica] += 1

@@ -107,14 +107,12 @@ class Builder:
         return OperatorInstance(self.name, operators, tensors, training=training or TrainingMemory())
 
 
-def convolution(
-    graph: Builder, source: int, channels: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-) -> int:
+def convolution(graph: Builder, source: int, channels: int, kernel: int, stride: int = 1, *, bias: bool = False) -> int:
     """A convolution of (batch, channels, height, width) with padding that keeps the size over the stride."""
     batch, depth, height, width = graph.shape(source)
     shape = (batch, channels, -(-height // stride), -(-width // stride))
-    weights = channels * depth // groups * kernel * kernel
-    flops = 2.0 * math.prod(shape) * depth // groups * kernel * kernel
+    weights = channels * depth * kernel * kernel
+    flops = 2.0 * math.prod(shape) * depth * kernel * kernel
     return graph.add("conv", [source], shape, flops, weights + channels * bias)
 
 

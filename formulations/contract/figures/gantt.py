@@ -159,12 +159,12 @@ def of_passes(title: str, passes: Sequence[Pass], stages: Sequence[Stage], unit:
     return Passes(title, sorted(tasks), stages, share, unit, end=end)
 
 
-def one_f_one_b(instance: ScheduleInstance, stages: Sequence[Stage], unit: str = "s") -> Passes:
+def one_f_one_b(instance: ScheduleInstance, stages: Sequence[Stage]) -> Passes:
     """An iteration of equal micro-batches in the order of 1F1B; of large ones the first micro-batches alone."""
     count = _num_drawn(instance.minibatch, len(stages))
     shown = ScheduleInstance(instance.name, count, instance.stages, instance.edges)
     title = _title("An iteration, simulated (1F1B)", count, instance.minibatch)
-    passes = of_passes(title, simulate_graph.one_f_one_b(shown).passes, stages, unit)
+    passes = of_passes(title, simulate_graph.one_f_one_b(shown).passes, stages)
     return passes if count == instance.minibatch else replace(passes, end=None)
 
 

@@ -117,7 +117,7 @@ def test_rules_of_the_schedule(cases: int) -> None:
             PipelineStage(d, rng.randint(0, 3), rng.randint(0, 3), room) for d, room in zip(degrees, rooms, strict=True)
         ]
         count = rng.randint(1, 12)
-        trace = simulate(stages, count, backward_first=rng.random() < 0.5)
+        trace = simulate(stages, count)
         done = {(task.stage, task.microbatch, task.is_forward): task for task in trace.tasks}
         assert len(done) == len(trace.tasks) == 2 * count * len(stages)
         for (stage, m, is_forward), task in done.items():
