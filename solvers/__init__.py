@@ -21,7 +21,6 @@ class Backend:
     it has ``CANARIES``.
     ``distribution``: the package that carries it.
     ``models``: what kind of model it takes.
-    ``integer_only``: whether coefficients must be integers (`solvers.scaling`).
     ``process``: the name of its process (`solvers.external.process`).
     """
 
@@ -29,7 +28,6 @@ class Backend:
     module: str
     distribution: str
     models: str
-    integer_only: bool
     process: str
 
     def start(self) -> None:
@@ -57,9 +55,7 @@ class Backend:
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
-        Backend("cpsat", "solvers.cpsat.backend", "ortools", "ortools CpModel", integer_only=True, process=OWN_CPSAT),
-        Backend(
-            "highs", "solvers.milp.backend", "highspy", "Pyomo ConcreteModel", integer_only=False, process=OWN_HIGHS
-        ),
+        Backend("cpsat", "solvers.cpsat.backend", "ortools", "ortools CpModel", process=OWN_CPSAT),
+        Backend("highs", "solvers.milp.backend", "highspy", "Pyomo ConcreteModel", process=OWN_HIGHS),
     )
 }

@@ -77,7 +77,7 @@ def test_a_canary_with_a_wrong_answer(monkeypatch: pytest.MonkeyPatch, objective
         return Run(Stop.PROVED, objective=objective, bound=objective)
 
     monkeypatch.setattr(_Backend, "answer", answer)
-    monkeypatch.setattr(installation, "BACKENDS", {"x": _Backend("x", "m", "d", "k", integer_only=False, process="x")})
+    monkeypatch.setattr(installation, "BACKENDS", {"x": _Backend("x", "m", "d", "k", process="x")})
     assert [found.healthy for found in installation._backends()] == [healthy]
 
 
