@@ -167,6 +167,7 @@ def test_shared_proofs_are_counted_once() -> None:
     assert report.independent_proofs == len(names) <= 5
 
 
+@pytest.mark.slow
 def test_borrowed_proofs_have_the_name_of_their_owner() -> None:
     rows, apart = candle_uno(devices=8), random_graph(1, (6, 6), 4, series_parallel=False)
     for method in ("graphpipe", "graphpipe-plus", "pipedream"):

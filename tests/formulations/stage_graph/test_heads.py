@@ -84,6 +84,7 @@ def _needed(branches: EqualBranches, size: int, seconds: float, low: float, high
     return int(found[-1])
 
 
+@pytest.mark.slow
 def test_no_plan_takes_fewer_devices(cases: int) -> None:
     """At the least seconds of all plans whose longest all-reduce is in a class; a tenth less is mostly refuted."""
     tried = refuted = closed = 0

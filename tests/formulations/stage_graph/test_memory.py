@@ -126,6 +126,7 @@ def test_samples_of_the_fullest_replica() -> None:
                     assert dealt == microbatches * size / devices
 
 
+@pytest.mark.slow
 def test_sizes_and_replicas_that_do_not_divide_against_every_partition(cases: int) -> None:
     cases = max(cases, 60)  # fewer show too little
     infeasible = uneven = 0

@@ -431,6 +431,7 @@ def test_a_changed_file_is_read_again_and_imports_what_lies_beside_it(bring: Bri
     assert planner.solve(FOUR, method=bring("return {'picked': [0, 1, 2]}")).objective == 3.0
 
 
+@pytest.mark.slow
 def test_a_file_of_the_same_size_and_time_is_read_again_and_leaves_no_bytecode(
     bring: Bring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

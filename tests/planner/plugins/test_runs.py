@@ -66,6 +66,7 @@ def printed(method: str, times: int = 3) -> list[str]:
     return [each.stats["printed"] for each in found]
 
 
+@pytest.mark.slow
 def test_a_process_is_started_once_and_no_run_knows_of_another(
     bring: Bring, started: list[str], tmp_path: Path
 ) -> None:

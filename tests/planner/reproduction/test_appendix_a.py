@@ -105,6 +105,7 @@ def _census(instance: Any, tmp_path: Path, **given: Any) -> Census:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cluster", "inner", "optimal", "instances", "mean", "worst", "best"), AMP)
 def test_layers_of_amp_strategies(
     cluster: str, inner: str, optimal: int, instances: int, mean: float, worst: float, best: float,

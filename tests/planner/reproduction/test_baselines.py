@@ -85,6 +85,7 @@ def test_what_contiguous_devices_lose(published: Path, monkeypatch: pytest.Monke
     assert row["contiguous_s"] == pytest.approx(row["dp_s"]) and round(row["lost_percent"], 1) == 27.4
 
 
+@pytest.mark.slow
 @pytest.mark.paper
 @pytest.mark.parametrize(
     ("batch", "first", "tenth"), [(32, 4.27, 4.01), pytest.param(256, None, 0.12, marks=pytest.mark.slow)]

@@ -31,7 +31,7 @@ def rows_of(name: str, **options: str) -> Sequence[Row]:
     return reproduce(name, **{**SMALL.get(name, {}), **options}).evidence.rows
 
 
-#: The others have a test of their own by default.
+#: The others have a test of their own.
 @pytest.mark.parametrize(
     "name",
     [
@@ -91,6 +91,7 @@ def test_figure_7_has_two_sides() -> None:
     assert all(row["tps_bound_s"] is None for row in right)
 
 
+@pytest.mark.slow
 def test_figure_9_adds_one_thing_at_a_time() -> None:
     rows = {row["strategy"]: row for row in rows_of("graphpipe-fig-9")}
     row, same, parallel, whole = (rows[name] for name in ("sequential", "same-stages", "parallel", "graphpipe"))
@@ -200,6 +201,7 @@ def test_figure_7_with_little_memory_needs_a_branch_that_owns_the_join() -> None
     assert by_branch["samples_per_s"] > 0 and by_series["samples_per_s"] is None
 
 
+@pytest.mark.slow
 def test_two_constants_scale_the_times_of_appendix_a3() -> None:
     slow, quick = (rows_of("graphpipe-a3", methods="pipedream", speed=speed)[0] for speed in ("1", "2"))
     assert 1.9 * slow["samples_per_s"] < quick["samples_per_s"] < 2 * slow["samples_per_s"]
