@@ -224,3 +224,4 @@ def test_machines_that_an_import_notes() -> None:
         flat = replace(noted, options={MACHINE: 4, INNER: 6e9, OUTER: 2e9} | wrong)
         made = read(flat, "test", given)
         assert (made.flat.bandwidth, made.devices_per_machine, made.inner_bandwidth) == found
+        assert read(replace(flat, time_unit="ms"), "test", {}).devices_per_machine is None  # rates are of seconds
