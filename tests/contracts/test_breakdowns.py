@@ -378,11 +378,8 @@ def test_chains_are_folded_and_a_tensor_counts_once_for_each_node_that_takes_it(
     stages = stages_of([2.0, 4.0])
     graph = model_graph("", names, range(6), figures, tensors, home, stages)
     assert [(node.name, node.count, node.figures["compute_s"]) for node in graph.nodes] == [
-        ("0 .. 1", 2, 2.0),
-        ("2", 1, 1.0),
-        ("3", 1, 1.0),
-        ("4 .. 5", 2, 2.0),
-    ]
+        ("0 .. 1", 2, 2.0), ("2", 1, 1.0), ("3", 1, 1.0), ("4 .. 5", 2, 2.0),
+    ]  # fmt: skip
     arcs = {(arc.source, arc.target): (arc.bytes, arc.is_cut) for arc in graph.arcs}
     assert arcs == {(0, 2): (3.0, True), (0, 3): (3.0, True), (2, 4): (4.0, False), (3, 4): (5.0, False)}
     large = [(0, tuple(range(1, 200)), 7.0), *((operator, (200,), 1.0) for operator in range(1, 200))]

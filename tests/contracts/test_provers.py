@@ -38,10 +38,7 @@ EXACT_METHODS = [
 #: Bounds, searches and counts that several methods share.
 SHARED = {
     "microbatch_schedule": (
-        "bounds:iteration_bound",
-        "feasibility:lower_bound",
-        "feasibility:impossible",
-        "heuristics.search:search",
+        "bounds:iteration_bound", "feasibility:lower_bound", "feasibility:impossible", "heuristics.search:search",
     ),
     "device_mapping": (
         *(
@@ -53,7 +50,7 @@ SHARED = {
     ),
     "operator_partitioning": ("costs.shapes:lower_bound",),
     "stage_graph": ("exact:solve",),
-}
+}  # fmt: skip
 #: Bounds that models read for their units alone: here they are twice what they are, which is false as a bound, and for
 #: a unit it makes no difference.
 UNITS = {

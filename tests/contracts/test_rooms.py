@@ -17,11 +17,8 @@ EVERY = {
 CERTIFICATE = {"certificate/writer.py", "certificate/checker.py"}
 #: A file for each optional field of the family, under the same name everywhere.
 OPTIONAL = {
-    "why_infeasible": "why_infeasible",
-    "mining": "instance_space",
-    "nearby": "alternatives",
-    "questions": "what_if",
-}
+    "why_infeasible": "why_infeasible", "mining": "instance_space", "nearby": "alternatives", "questions": "what_if",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

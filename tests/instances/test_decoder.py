@@ -13,13 +13,10 @@ from instances.generators.decoder import DECODERS
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("llama3-8b", 8.03e9),
-        ("llama3-70b", 70.6e9),
-        ("llama3-405b", 405.8e9),
-        ("mixtral-8x7b", 46.7e9),
+        ("llama3-8b", 8.03e9), ("llama3-70b", 70.6e9), ("llama3-405b", 405.8e9), ("mixtral-8x7b", 46.7e9),
         ("deepseek-v3-like", 671e9),
     ],
-)
+)  # fmt: skip
 def test_parameters_are_those_of_the_models(name: str, parameters: float) -> None:
     instance = planner.load(name)
     assert fsum(layer.tmpcs[1][0].weight_bytes for layer in instance.chain) / 2 == pytest.approx(parameters, rel=0.005)

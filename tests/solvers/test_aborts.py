@@ -70,15 +70,12 @@ ONE: dict[str, Any] = {
     "weight_copies": 4,
     "operators": [
         {
-            "id": "o0",
-            "forward": {"fixed_s": 6e-07, "per_sample_s": 0.002},
-            "backward": {"per_sample_s": 1},
-            "weight_bytes": 0.0,
-            "activation_bytes": 0,
+            "id": "o0", "forward": {"fixed_s": 6e-07, "per_sample_s": 0.002}, "backward": {"per_sample_s": 1},
+            "weight_bytes": 0.0, "activation_bytes": 0,
         }
     ],
     "edges": [],
-}
+}  # fmt: skip
 
 #: Three operators on two devices, whose weights take long to be synchronised: no formula proves the best plan.
 THREE = {

@@ -238,11 +238,8 @@ def test_placement_graphs_are_read_in_both_parts() -> None:
     whole = read(PLACEMENT, "training.json", {"part": "whole"})
     assert [each.id for each in whole.operators] == [1, 2, 4, 3]
     assert {(t.source, t.targets, t.volume_bytes) for t in whole.tensors} == {
-        (0, (1,), 2000.0),
-        (0, (3,), 1000.0),
-        (1, (2,), 1000.0),
-        (2, (3,), 3000.0),
-    }
+        (0, (1,), 2000.0), (0, (3,), 1000.0), (1, (2,), 1000.0), (2, (3,), 3000.0),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

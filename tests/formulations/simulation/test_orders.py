@@ -117,13 +117,10 @@ def test_orders_that_wait_for_each_other_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("name", "numbers"),
     [
-        ("1f1b", (2, 4, 2)),
-        ("zb-v", (2, 4, 1)),
-        ("dualpipe", (3, 8, 1)),
-        ("dualpipe-v", (4, 7, 2)),
+        ("1f1b", (2, 4, 2)), ("zb-v", (2, 4, 1)), ("dualpipe", (3, 8, 1)), ("dualpipe-v", (4, 7, 2)),
         ("gpipe", (2, 0, 1)),
     ],
-)
+)  # fmt: skip
 def test_what_a_schedule_has_no_order_for_is_refused(name: str, numbers: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match=f"^{name}: expected"):
         SCHEDULES[name].orders(*numbers)

@@ -117,11 +117,8 @@ def test_restrictions():
     assert [sorted(layer.tmpcs) for layer in with_degrees(DIAMOND, {1, 4}).layers] == [[1], [1], [1], [1, 4]]
     bare = without_tmpcs(DIAMOND, ["y"])
     assert [[x.id for xs in layer.tmpcs.values() for x in xs] for layer in bare.layers] == [
-        ["x"],
-        ["x", "x"],
-        ["x"],
-        ["x"],
-    ]
+        ["x"], ["x", "x"], ["x"], ["x"],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

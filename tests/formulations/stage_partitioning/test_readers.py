@@ -32,17 +32,14 @@ def own() -> dict[str, Any]:
         "num_microbatches": 8,
         "layers": [
             {
-                "id": 7,
-                "name": "first",
-                "module": "model.first",
-                "role": "embedding",
+                "id": 7, "name": "first", "module": "model.first", "role": "embedding",
                 "tmpcs": {"1": [tmpc, {**tmpc, "id": "y"}], "2": []},
             },
             {"id": "b", "tmpcs": {"2": [{**tmpc, "sync_forward_bytes": {"7": 5}}]}},
         ],
         "edges": [{"source": 7, "target": "b", "bytes": 10}],
         "tied": [{"name": "wte.weight", "layers": [7, "b"], "weight_bytes": 4}],
-    }
+    }  # fmt: skip
 
 
 def piper() -> dict[str, Any]:

@@ -44,11 +44,8 @@ def test_two_plans_by_hand() -> None:
     }
     assert found.decisions[3].second == {"stage": 1, "dp_degree": 1, "tp_degree": 1, "tmpc": "keep"}
     assert [(pair.first, pair.second, pair.differs) for pair in found.stages] == [
-        (0, None, ["nodes"]),
-        (1, 2, ["tp_degree"]),
-        (None, 0, ["nodes"]),
-        (None, 1, ["nodes"]),
-    ]
+        (0, None, ["nodes"]), (1, 2, ["tp_degree"]), (None, 0, ["nodes"]), (None, 1, ["nodes"]),
+    ]  # fmt: skip
     assert found.first.objective is not None and found.second.objective is not None
     assert found.loss == found.second.objective / found.first.objective - 1 > 0
 

@@ -21,13 +21,10 @@ from solvers.outcome import Limits, Status, Stop
 
 #: Of each problem the amounts that its plans take, and a part of the cases: models are solved again and again.
 KINDS = {
-    "stage_partitioning": (("devices", "memory"), 2),
-    "flushed_partitioning": (("devices", "memory"), 2),
-    "stage_graph": (("devices", "memory"), 4),
-    "training_strategy": (("devices", "memory"), 4),
-    "layer_assignment": (("memory",), 8),
-    "operator_partitioning": (("memory",), 8),
-}
+    "stage_partitioning": (("devices", "memory"), 2), "flushed_partitioning": (("devices", "memory"), 2),
+    "stage_graph": (("devices", "memory"), 4), "training_strategy": (("devices", "memory"), 4),
+    "layer_assignment": (("memory",), 8), "operator_partitioning": (("memory",), 8),
+}  # fmt: skip
 
 
 @thinned("name", KINDS, 2)

@@ -166,11 +166,8 @@ def test_pictures_are_of_what_explains_most_and_no_more_than_can_be_read() -> No
     """Of four features that were drawn, ``b`` and ``same`` are equal, and the losses go with ``b``."""
     losses = [0.0, 0.1, 0.2, 0.3] * 3
     drawn = {
-        "a": [1.0, 2.0] * 6,
-        "b": [1.0, 2.0, 3.0, 4.0] * 3,
-        "c": [5.0, 5.0, 6.0] * 4,
-        "d": [1.0, 1.0, 2.0, 3.0] * 3,
-    }
+        "a": [1.0, 2.0] * 6, "b": [1.0, 2.0, 3.0, 4.0] * 3, "c": [5.0, 5.0, 6.0] * 4, "d": [1.0, 1.0, 2.0, 3.0] * 3,
+    }  # fmt: skip
     found = records(losses, **drawn, same=drawn["b"])
     for each in found:
         each["rows"] |= dict.fromkeys(("n", "o", "p"), each["rows"]["m"])

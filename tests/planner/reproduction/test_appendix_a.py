@@ -38,13 +38,10 @@ def slower(degrees: Sequence[int], paced: bool, extra: int = 0, backward: int = 
 
 #: Degrees, whether micro-batches are paced, a cycle, percent lost, and lost with backward passes twice as long.
 ROOMS = [
-    ([1, 2], False, (3, 7.0), 16.7, 22.2),
-    ([1, 2], True, (1, 2.0), 0.0, 0.0),
-    ([1, 2, 1], False, (4, 10.0), 25.0, 25.0),
-    ([1, 2, 1], True, (4, 10.0), 25.0, 25.0),
-    ([2, 3, 1], False, (6, 14.0), 16.7, 33.3),
-    ([2, 3, 1], True, (7, 18.0), 28.6, 33.3),
-]
+    ([1, 2], False, (3, 7.0), 16.7, 22.2), ([1, 2], True, (1, 2.0), 0.0, 0.0),
+    ([1, 2, 1], False, (4, 10.0), 25.0, 25.0), ([1, 2, 1], True, (4, 10.0), 25.0, 25.0),
+    ([2, 3, 1], False, (6, 14.0), 16.7, 33.3), ([2, 3, 1], True, (7, 18.0), 28.6, 33.3),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("degrees", "paced", "settled", "lost", "longer"), ROOMS)

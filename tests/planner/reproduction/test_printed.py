@@ -27,13 +27,10 @@ LIST = rf"{NUMBER}(?:(?: to | and |, |-){NUMBER})*"
 #: "(printed: 1.2 to 1.6)", "Printed are ... .", "printed 22", "printed at least 14.7", "1.1, 1.1 and 1.0 are printed",
 #: "prints pp 1 and 2", and a number that stands in quotes by itself.
 FORMS = (
-    r"\(printed: ([^()]*)\)",
-    r"[Pp]rinted are (.*?)(?:\. |\.?$|; )",
-    rf"[Pp]rinted(?: within| at least|,? up to)? ({LIST})",
-    rf"({LIST})(?: %)? (?:is|are) printed",
-    rf"[Pp]rints(?: [a-z]+)? ({LIST})",
-    rf'"({LIST}) ?[%x]?"(?!:)',
-)
+    r"\(printed: ([^()]*)\)", r"[Pp]rinted are (.*?)(?:\. |\.?$|; )",
+    rf"[Pp]rinted(?: within| at least|,? up to)? ({LIST})", rf"({LIST})(?: %)? (?:is|are) printed",
+    rf"[Pp]rints(?: [a-z]+)? ({LIST})", rf'"({LIST}) ?[%x]?"(?!:)',
+)  # fmt: skip
 
 
 def called_printed(text: str) -> Iterator[str]:

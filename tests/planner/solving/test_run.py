@@ -96,11 +96,8 @@ def test_without_a_bound_there_is_no_gap() -> None:
 def test_nothing_found_is_unknown_and_its_numbers_are_absent() -> None:
     result = planner.solve(FEASIBLE, method="nothing")
     assert (result.status, result.stop, result.objective, result.verified) == (
-        Status.UNKNOWN,
-        Stop.COMPLETED,
-        None,
-        False,
-    )
+        Status.UNKNOWN, Stop.COMPLETED, None, False,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,11 @@ def plans(instance: StageGraph) -> Iterator[dict[str, Any]]:
                         continue
                     stages = [
                         {
-                            "nodes": [names[node] for node in part],
-                            "devices": own,
-                            "microbatch": size,
-                            "in_flight": count * size,
-                            "tp_degree": t,
+                            "nodes": [names[node] for node in part], "devices": own, "microbatch": size,
+                            "in_flight": count * size, "tp_degree": t,
                         }
                         for part, own, count, t in zip(parts, devices, counts, shared, strict=True)
-                    ]
+                    ]  # fmt: skip
                     yield {"stages": stages, "edges": edges, "idle_devices": instance.num_devices - used}
 
 

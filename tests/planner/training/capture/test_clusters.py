@@ -60,13 +60,10 @@ def test_carried_ops_are_those_after_parameters():
 
 def test_ops_of_a_container_before_and_after_its_blocks_make_no_cycle():
     ops = {
-        "in": Traced((), "wte", weighs=True),
-        "scale": Traced(("in",), "h"),
-        "a": Traced(("scale",), "h.0.attn.q", weighs=True),
-        "between": Traced(("a",), "h"),
-        "b": Traced(("between",), "h.1.attn.q", weighs=True),
-        "out": Traced(("b", "scale"), "head", weighs=True),
-    }
+        "in": Traced((), "wte", weighs=True), "scale": Traced(("in",), "h"),
+        "a": Traced(("scale",), "h.0.attn.q", weighs=True), "between": Traced(("a",), "h"),
+        "b": Traced(("between",), "h.1.attn.q", weighs=True), "out": Traced(("b", "scale"), "head", weighs=True),
+    }  # fmt: skip
     assert cluster_ops(ops, MODULES, Granularity.BLOCK) == [["in", "scale"], ["a", "between"], ["b"], ["out"]]
 
 

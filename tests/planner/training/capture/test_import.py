@@ -112,19 +112,8 @@ def test_the_importing_line_compares_sizes_of_micro_batches(tmp_path: Path, caps
     """Each has a file, with as many samples in a batch; the answer is that of the fastest one."""
     out = str(tmp_path / "net-{b}.json")
     line = (
-        "hf",
-        "vit-b",
-        "--devices",
-        "2",
-        "--batch",
-        "16",
-        "--microbatch",
-        "1,4",
-        "--out",
-        out,
-        "--for",
-        "torchtitan",
-    )
+        "hf", "vit-b", "--devices", "2", "--batch", "16", "--microbatch", "1,4", "--out", out, "--for", "torchtitan",
+    )  # fmt: skip
     code, shown, _ = run(capsys, *line)
     made = [planner.load(out.replace("{b}", str(b))) for b in (1, 4)]
     assert code == 0 and [each.num_microbatches for each in made] == [16, 4]

@@ -13,14 +13,11 @@ def stage_graph(**changed: Any) -> Any:
     """Two branches of an operator each that a third one joins; four samples."""
     operators = [
         {
-            "id": name,
-            "forward": {"fixed_s": 0.0, "per_sample_s": 1.0},
-            "backward": {"fixed_s": 0.0, "per_sample_s": 2.0},
-            "weight_bytes": 1.0,
-            "activation_bytes": 10.0,
+            "id": name, "forward": {"fixed_s": 0.0, "per_sample_s": 1.0},
+            "backward": {"fixed_s": 0.0, "per_sample_s": 2.0}, "weight_bytes": 1.0, "activation_bytes": 10.0,
         }
         for name in ("a", "b", "join")
-    ]
+    ]  # fmt: skip
     edges = [{"source": name, "target": "join", "bytes_per_sample": 100.0} for name in ("a", "b")]
     content = {
         "problem": "stage_graph", "schema_version": 1, "name": "branches", "operators": operators, "edges": edges,

@@ -76,13 +76,10 @@ def call(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tup
 @pytest.mark.parametrize(
     "stages",
     [
-        [([0, 1], 1), ([2, 3, 4], 1)],
-        [([0, 1, 2], 3), ([3, 4], 1)],
-        [([0], 1), ([1, 2, 3, 4], 2)],
-        [([0, 1], 2), ([2, 3], 3), ([4], 1)],
-        [([0, 1, 2, 3, 4], 2)],
+        [([0, 1], 1), ([2, 3, 4], 1)], [([0, 1, 2], 3), ([3, 4], 1)], [([0], 1), ([1, 2, 3, 4], 2)],
+        [([0, 1], 2), ([2, 3], 3), ([4], 1)], [([0, 1, 2, 3, 4], 2)],
     ],
-)
+)  # fmt: skip
 def test_runs_compute_what_the_whole_model_does(call: Any, stages: Any) -> None:
     code, out, _ = call(chain(), plan(*stages), "language", "--check", "--json")
     found = json.loads(out)

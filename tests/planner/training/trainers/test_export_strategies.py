@@ -260,11 +260,8 @@ def test_replicas_that_do_not_divide_a_batch_are_said() -> None:
     """Three replicas of the whole chain, eight micro-batches: each has three."""
     instance = planner.load("chain8", devices=3, memory="1GB", microbatches=8)
     stage = {
-        "nodes": list(range(8)),
-        "dp_degree": 3,
-        "tp_degree": 1,
-        "tmpcs": dict.fromkeys(map(str, range(8)), "keep"),
-    }
+        "nodes": list(range(8)), "dp_degree": 3, "tp_degree": 1, "tmpcs": dict.fromkeys(map(str, range(8)), "keep"),
+    }  # fmt: skip
     found = planner.export(instance, {"stages": [stage]}, "megatron")
     assert "8 micro-batches are no multiple of 3 replicas: each has 3" in found.notes
     assert found.text is not None and "--global-batch-size 9" in found.text
