@@ -24,8 +24,7 @@ from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Prover, Watch
 from solvers.scaling import Scale, cost_scale
 
-#: For each kind the kinds before it, or behind it.
-Kinds = Mapping[int, list[int]]
+Kinds = Mapping[int, list[int]]  #: for each kind those before it, or those behind it
 
 #: Of so many kinds each has a way of its own from the first one; of more these take longer than they save.
 _FEW_KINDS = 24

@@ -7,7 +7,7 @@ the search ends with a proof, or with the smallest target that the relaxation do
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from formulations.compiled.kernel_deadline import alarm
@@ -75,13 +75,14 @@ def simple_bound(costs: Costs, watch: Watch | None = None) -> float:
 
 @dataclass
 class Proof:
-    """What is known: the best plan and its seconds per sample, and what no plan goes below."""
+    """What is known: the best plan and its seconds per sample, what no plan goes below, and no plan of some sizes."""
 
     bound_s: float
     plan: StagePlan | None = None
     value_s: float = float("inf")
     infeasible: bool = False
     stopped: bool = False
+    refuted: dict[frozenset[int], float] = field(default_factory=dict)
 
     @property
     def is_closed(self) -> bool:
@@ -96,7 +97,7 @@ def prove(
 
     ``by``: whose proof is reported to the watch.
     """
-    proof = replace(known)
+    proof = replace(known, refuted={})
     if proof.plan is None and not _may_be_possible(costs, relaxation, proof, _ANY_S):
         proof.infeasible, proof.bound_s = True, known.bound_s
         return proof
@@ -129,15 +130,17 @@ def _may_be_possible(costs: Costs, relaxation: Relaxation, proof: Proof, target_
     then, too. Were it one, its second forward pass would come after its first backward pass, and so after that of the
     stage behind it, which would wait between the two (Appendix A.1 has it never wait).
     """
-    sizes = sorted(costs.instance.microbatch_sizes, reverse=True)
+    known = None if proof.plan is None else proof.plan.stages[0].microbatch
+    sizes = sorted(costs.instance.microbatch_sizes, key=lambda size: (size != known, -size))
     is_mixed = costs.instance.schedule != "uniform" and len(sizes) > 1
-    if is_mixed and _enough(costs, relaxation, proof, target_s, sizes):
+    together = is_mixed or target_s < proof.value_s * (1 - 2 * _STEP) < math.inf  # not just below a plan
+    is_open = not together or _enough(costs, relaxation, proof, target_s, sizes)
+    if is_mixed and is_open:
         return True
-    for number, microbatch in enumerate([] if is_mixed else sizes):
+    for number, microbatch in enumerate(sizes if is_open else []):
         if _enough(costs, relaxation, proof, target_s, [microbatch]) or proof.stopped:
             return True
-        rest = sizes[number + 1 :]
-        if len(rest) > 1 and not _enough(costs, relaxation, proof, target_s, rest):
+        if number + 2 < len(sizes) and not _enough(costs, relaxation, proof, target_s, sizes[number + 1 :]):
             break
     if proof.stopped:
         return True
@@ -146,12 +149,15 @@ def _may_be_possible(costs: Costs, relaxation: Relaxation, proof: Proof, target_
 
 
 def _enough(costs: Costs, relaxation: Relaxation, proof: Proof, target_s: float, sizes: list[int]) -> bool:
-    instance = costs.instance
+    instance, asked = costs.instance, frozenset(sizes)
+    if any(asked <= some and target_s <= at_s for some, at_s in proof.refuted.items()):
+        return False
     least = relaxation.least(target_s, sizes)
     if least is None:
         proof.stopped = True
         return False
     if least > instance.num_devices:
+        proof.refuted[asked] = target_s
         return False
     if len(sizes) == 1:
         plan = relaxation.plan(sizes[0])
