@@ -76,7 +76,7 @@ def methods() -> Iterator[Any]:
                 yield pytest.param(family.name, method.name, id=f"{family.name}-{method.name}")
 
 
-@thinned(("name", "method"), methods(), of=lambda name, _: name)
+@thinned(("name", "method"), [*methods()][::-1], of=lambda name, _: name)
 def test_everything_has_a_name_and_what_is_listed_runs(
     monkeypatch: pytest.MonkeyPatch, name: str, method: str, many: int
 ) -> None:
