@@ -5,9 +5,9 @@ Bounds are made of these; what a plan costs says the definition.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, combinations, groupby, pairwise
+from itertools import accumulate, combinations, combinations_with_replacement, groupby, pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,6 +209,27 @@ class Chain:
     def total(self) -> float:
         """Time of all layers without transfers and recomputation."""
         return float(self.time.sum())
+
+    def kind(self, v: int) -> tuple[object, ...]:
+        """What equal layers have in common: times, weights, ways to be run."""
+        own = None if self.weight_times is None else float(self.weight_times[v])
+        return float(self.time[v]), float(self.weights[v]), own, *(way._replace(id="") for way in self.ways[v])
+
+    def options(self, x: int, y: int) -> Iterator[tuple[Kept, ...]]:
+        """How layers x to y - 1 may be run: of equal ones those in front in the ways that come first."""
+        runs = [[self.ways[v] for v in own] for _, own in groupby(range(x, y), self.kind)]
+        numbers = (combinations_with_replacement(range(len(own[0])), len(own)) for own in runs)
+        for each in product(*numbers):
+            yield tuple(
+                ways[k] for own, chosen in zip(runs, each, strict=True) for ways, k in zip(own, chosen, strict=True)
+            )
+
+    def crossings(self, number: int) -> Table:
+        """What edges between neighbours take to come over each cut (``number`` 2), or to go over it (3)."""
+        found = np.zeros(len(self.ids) + 1)
+        for edge in self._edges:
+            found[edge[1]] += edge[number] if edge[1] - edge[0] == 1 else 0.0
+        return found
 
     def _made(self, part: Part, way: Sequence[Tmpc]) -> float:
         """Most bytes that a layer of a part makes again, run this way."""

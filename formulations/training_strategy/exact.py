@@ -26,16 +26,16 @@ from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate
 from formulations.training_strategy.definition.sharing import Shared, of_shared, shared_in
 from formulations.training_strategy.degrees import Degrees, all_degrees
+from formulations.training_strategy.device_search import DeviceSearch
 from formulations.training_strategy.heuristics import even, torchtitan
 from formulations.training_strategy.layouts import NOISE, Best, Layouts, Search, quick_bound
-from formulations.training_strategy.mixed_paths import mixed_costs
 from formulations.training_strategy.trainer_chain import space_of
 from instances.problems.training_strategy import StrategyInstance
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
 #: Seconds, and the share of a time limit, for the plan that the search begins with.
 _FIRST_S, _FIRST_SHARE = 10.0, 0.2
-#: Layouts of several chunks on a device that are not searched after so many turns get a bound that takes 0.3 s.
+#: Layouts of several chunks on a device that are not searched after so many turns are searched by ways to fill devices.
 _EASY_TURNS = 1
 
 
@@ -92,7 +92,7 @@ def _search(
             first = split(instance, limits, watch.part(time_s, bounds=False))
             if first.plan is not None:
                 best.improve(evaluate(instance, first.plan), first.plan)
-    queue: list[tuple[float, int, Degrees, int | None, Search | None]] = []
+    queue: list[tuple[float, int, Degrees, int | None, Search | DeviceSearch | None]] = []
     for degrees in all_degrees(chains.instance):
         if chains.space is not None and not chains.space.runs(degrees):
             continue
@@ -133,9 +133,10 @@ def _search(
                 search.begin()
                 stats["degrees_searched"] += 1
         if search is not None:
-            if degrees.V > 1 and search.turns == _EASY_TURNS:
-                layouts, paths = search.layouts, search.device_paths
-                search.bound_by(mixed_costs(layouts, search.orders, paths, watch.stopped, best.time))
+            if isinstance(search, Search) and degrees.V > 1 and search.turns == _EASY_TURNS:
+                search = DeviceSearch(search, limits)
+            if isinstance(search, DeviceSearch) and not search.is_small:
+                search = search.given
             search.turn()
             given_up = min(given_up, search.given_up)
             low = math.inf if search.is_done else max(low, search.bound)

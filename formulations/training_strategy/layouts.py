@@ -71,10 +71,8 @@ class Layouts:
         share, steps = degrees.share, chain.steps(degrees)
         weight = [chain.weight(degrees, step) for step in steps]
         self.forward, self.weight = self._windows(*[step / 3 for step in steps]), self._windows(*weight)
-        #: B without recomputation; ``least_backward`` has the least recomputation besides.
-        self.backward = self._windows(
-            *[np.maximum(2 * (step / 3) - W, 0.0) for step, W in zip(steps, weight, strict=True)]
-        )
+        # B without recomputation; ``least_backward`` has the least recomputation besides.
+        backward = self._windows(*[np.maximum(2 * (step / 3) - W, 0.0) for step, W in zip(steps, weight, strict=True)])
         self.gradients, self.summed = self._windows(chain.gradients * share), self._windows(chain.summed * share)
         #: Of the first chunk's sum beside passes, by its end.
         self.exposed = chain.exposed(degrees)[1 : self.width + 1]
@@ -95,7 +93,7 @@ class Layouts:
                 fits[:, :-1] = False
             self.again[g] = np.where(fits, window, 0.0)
             self.allowed[g] = np.where(fits, 0.0, math.inf)
-        self.least_backward = self.backward + self.again
+        self.least_backward = backward + self.again
         self.rest, self.rest_gradients = (np.full((S + 1, n), math.inf) for _ in range(2))
         self._fill()
         self.bound = float(self.rest[0, 0]) + max(float(self.rest_gradients[0, 0]), self.mean_gradients)
@@ -175,11 +173,10 @@ class Layouts:
         # Without pairs the trip of the first micro-batch, or of the last, is between F and B.
         return np.maximum(F + np.maximum(w * F, trip) + m * B, m * F + np.maximum(trip, w * B) + B) + tail
 
-    def costs(self, path: Table, recomputes: bool = True) -> Table:
-        """What a path (`Path`) takes in each chunk, with or without its least recomputation."""
+    def costs(self, path: Table) -> Table:
+        """What a path (`Path`) takes in each chunk, with its least recomputation."""
         F, B, W, summed, exposed = path[:, :, None, None]
-        backward = self.least_backward if recomputes else self.backward
-        found: Table = F * self.forward + B * backward + W * self.weight + self.allowed
+        found: Table = F * self.forward + B * self.least_backward + W * self.weight + self.allowed
         if self.chain.overlaps:
             found += summed * self.summed
             found[0] += exposed[0] * self.exposed
@@ -269,8 +266,6 @@ class Search:
         self._open: list[tuple[float, int, int, tuple[int, ...], float, float]] = []
         #: The least bound of beginnings that were given up, as there were too many.
         self.given_up = math.inf
-        #: What each chunk adds to a mixture of paths and gradients (`mixed_paths`), and what the rest adds at least.
-        self._mixed: tuple[Table, Table] | None = None
         self.turns = 0
         if degrees.V > 1:
             paths = self.device_paths
@@ -309,11 +304,6 @@ class Search:
             head[_PASSES.index("B"), :device] = 1
             back.append(_path(head + before + home))
         return back + whole * degrees.is_split
-
-    def bound_by(self, table: Table) -> None:
-        """Bound layouts by what each chunk adds to a mixture of paths and of sums of gradients as well."""
-        rest = suffix_sums(table)
-        self._mixed, self.bound = (table, rest), max(self.bound, float(rest[0, 0]))
 
     def _add(self, path: Path) -> None:
         if path in self._known or len(self._known) >= _MOST_PATHS:
@@ -387,9 +377,6 @@ class Search:
             if layouts.chain.overlaps:
                 own += summed * layouts.summed[g, i] + (exposed * layouts.exposed if g == 0 else 0.0)
             total = np.maximum(total, (self._taken(ends)[:, None] + own + self._rest[:, g + 1]).max(axis=0) + after)
-        if self._mixed is not None:
-            table, rest = self._mixed
-            total = np.maximum(total, float(table[places(ends)].sum()) + table[g, i] + rest[g + 1])
         for j in np.flatnonzero(total < self.best.time * (1 - NOISE)):
             found = max(low, float(total[j]))
             beginning = (*ends, g + 1 + int(j))

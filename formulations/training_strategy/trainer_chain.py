@@ -10,7 +10,7 @@ Source: the formats of trainers as read (docs/which-trainer.md); the restriction
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -162,6 +162,16 @@ class _FirstRecomputed(_Pieces):
         found = [self._ways[v][flag] for v, flag in zip(range(x, y), self._flags(x), strict=False)]
         kept = [way for way in found if way is not None]
         return kept if len(kept) == len(found) else None
+
+    def kind(self, v: int) -> tuple[object, ...]:
+        """Those that count are none of the others."""
+        return bool(self._counts[v]), *super().kind(v)
+
+    def options(self, x: int, y: int) -> Iterator[tuple[Kept, ...]]:
+        """The one way to run them, if there is one."""
+        found = self._held(x, y)
+        if found is not None:
+            yield tuple(found)
 
     def _least_again(self, in_flight: int) -> Table:
         L = len(self.ids)

@@ -10,6 +10,7 @@ import pytest
 
 from solvers.external.own_highs import pack, unpack
 from solvers.milp import backend as milp
+from solvers.milp.cutting_planes import Rows
 from solvers.milp.reusable_lp import Repeated
 from solvers.milp.translation import translate
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
@@ -226,3 +227,21 @@ def test_wrong_duals_prove_less_and_never_too_much() -> None:
             assert proved <= found.objective + 1e-9
             weaker += proved < found.objective - 1e-3
     assert weaker > 20
+
+
+def test_rows_that_are_added_raise_the_bound_which_is_the_optimum() -> None:
+    """The least x + 2y, of at most 4 each: 0; with x + y >= 3, 3; x <= 1 besides, 5; and x >= 5 has no solution."""
+    rows = Rows(np.array([1.0, 2.0]), [([0, 1], [1.0, -1.0], -4.0, 4.0)], Limits(), Watch())
+    most = np.full(2, 4.0)
+    for is_added, upper, bound, reduced in (
+        (False, most, 0.0, [1.0, 2.0]),
+        (True, most, 3.0, [0.0, 1.0]),
+        (False, np.array([1.0, 4.0]), 5.0, [-1.0, 0.0]),
+    ):
+        if is_added:
+            rows.add([0, 1], [1.0, 1.0], 3.0)
+        found = rows.run(upper, most)
+        assert found is not None and found.bound == pytest.approx(bound) == found.values @ [1.0, 2.0]
+        assert found.reduced == pytest.approx(reduced)
+    rows.add([0], [1.0], 5.0)
+    assert rows.run(most, most) is None
