@@ -161,7 +161,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
     own = {each.field or each.name.replace("-", "_"): given.pop(each.name) for each in _OWN if each.name in given}
     is_own = not (recognise_flat(content) or _is_flushed(content))
     if recognise_flat(content):
-        made = _on_machines(StrategyInstance(read_flat(content, where, given)), bandwidth="bandwidth" in given)
+        made = _on_machines(StrategyInstance(read_flat(content, where, given)), own, bandwidth="bandwidth" in given)
     else:
         kind: type[Any] = FlushedInstance if _is_flushed(content) else StrategyInstance
         made = content
@@ -193,14 +193,16 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
     return made
 
 
-def _on_machines(instance: StrategyInstance, *, bandwidth: bool) -> StrategyInstance:
-    """The instance on the machines that its import noted; ``bandwidth``: that of the network is given already."""
+def _on_machines(instance: StrategyInstance, own: Mapping[str, Any], *, bandwidth: bool) -> StrategyInstance:
+    """The instance on the machines of ``own``, else of its import; ``bandwidth``: the network's is given already."""
     flat = instance.flat
     match [flat.options.get(name) for name in (MACHINE, INNER, OUTER)] if flat.time_unit == "s" else []:
         case [int(count), float(inner), float(outer)] if count is not True and min(count, inner, outer) > 0:
+            count, inner = own.get("devices_per_machine", count), own.get("inner_bandwidth", inner)
             several = flat.num_devices > count
             made = replace(instance, flat=flat if bandwidth else replace(flat, bandwidth=outer if several else inner))
-            return replace(made, devices_per_machine=count, inner_bandwidth=inner) if several else made
+            is_said = several or own.keys() & {"devices_per_machine", "inner_bandwidth"}
+            return replace(made, devices_per_machine=count, inner_bandwidth=inner) if is_said else made
     return instance
 
 

@@ -42,7 +42,8 @@ class Shared(NamedTuple):
 def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
     """That of a plan: one replica shares nothing, and levels below 3 are the same with a pipeline.
 
-    Devices stand in the order tp, cp, ep, dp, pp, innermost first, as Megatron has it.
+    Devices stand in the order tp, cp, ep, dp, pp, innermost first, as Megatron has it. A plan that one machine has room
+    for is in it, whatever its groups would be in others.
     """
     p, t, replicas = plan.pp_degree, plan.tp_degree, plan.replicas
     level = plan.sharding if replicas > 1 else 0
@@ -61,6 +62,8 @@ def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
         of_groups=members(instance, t * size, groups),
         of_experts=members(instance, t * e, max(1, size // e)),
     )
+    if p * t * replicas <= (instance.devices_per_machine or 0):
+        made = made._replace(of_stages=None, of_group=None, of_groups=None, of_experts=None)
     gradients, others = sums(instance, made) if level else (0.5, 0.5)
     return made._replace(scattered=gradients / (gradients + others))
 
@@ -180,8 +183,9 @@ def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> f
     """
     own = instance.exchanged.get(layer.id, Exchanged())
     c, e, inner, outer = by.context, by.expert, bandwidth(instance, None), bandwidth(instance, 1)
-    ring = (c - 1) / c * own.kv_bytes / t / (inner if members(instance, t, c) is None else outer)
-    near = members(instance, t, e) or e
+    in_one = by.of_stages is None
+    ring = (c - 1) / c * own.kv_bytes / t / (inner if in_one or members(instance, t, c) is None else outer)
+    near = e if in_one else members(instance, t, e) or e
     return ring + 4 / 3 * own.token_bytes / (t * c) * max((e - near) / e / outer, (near - 1) / e / inner)
 
 

@@ -361,6 +361,8 @@ def exchange(inner: float | None = None, machine: int = 4) -> StrategyInstance:
         (replace(plan(1, 1, 0), cp_degree=2), (10.0, 1), 82, 8 * (6 + 4 * 3 * 6) + 32),
         # States, too: three bytes for each of weights, of which each device has half.
         (replace(plan(1, 1, 1), cp_degree=2), None, 82 - 4 * 6, 8 * (6 + 4 * 3 * 6) + 32),
+        # Two of a machine's three devices are in one: contexts, tokens, and sums of 8 dense bytes.
+        (replace(plan(1, 1, 0), cp_degree=2, ep_degree=2), (10.0, 3), 62, 8 * (6 + 7.2 + 1.2) + 1.6),
         # Two stages of two replicas are in a machine, with their sums.
         (plan(2, 2, 0), 10.0, 44, 5 * 6 + 1.6),
     ],

@@ -219,6 +219,8 @@ def test_machines_that_an_import_notes() -> None:
         ({}, {}, (2e9, 4, 6e9)),
         ({"bandwidth": 1e9}, {}, (1e9, 4, 6e9)),
         ({"devices-per-machine": 2, "inner-bandwidth": 5e9}, {}, (2e9, 2, 5e9)),
+        ({"devices": 4, "devices-per-machine": 2}, {}, (2e9, 2, 6e9)),
+        ({"devices": 4, "inner-bandwidth": 5e9}, {}, (5e9, 4, 5e9)),
         *(({}, {name: wrong}, (9e9, None, None)) for name, wrong in ((INNER, -1.0), (OUTER, "fast"), (MACHINE, True))),
     ):
         flat = replace(noted, options={MACHINE: 4, INNER: 6e9, OUTER: 2e9} | wrong)

@@ -321,6 +321,8 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     def fewest(apart, count):
         """Of a group's devices, those in a machine that has fewest of them, wherever the group begins."""
         G = instance.devices_per_machine or 1
+        if p * t * c * d <= G:  # all that the plan takes are in one machine
+            return count
         starts = range(0, G * apart * count, apart * count)
         return min(min(Counter((first + apart * i) // G for i in range(count)).values()) for first in starts)
 
