@@ -39,16 +39,10 @@ _FIRST_S, _FIRST_SHARE = 10.0, 0.2
 _EASY_TURNS = 1
 
 
-def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
-    """The best plan, proved, or the best so far and a bound for all plans."""
-    try:
-        return _search(instance, limits, watch)
-    except TooManyWaysError as error:
-        return Answer(watch.best_plan, watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
-
-
-def runner_up(instance: StrategyInstance, limits: Limits, watch: Watch, besides: StrategyPlan) -> Answer[StrategyPlan]:
-    """As `solve`, the best plan of other `StrategyPlan.parallelism` than ``besides`` has."""
+def solve(
+    instance: StrategyInstance, limits: Limits, watch: Watch, besides: StrategyPlan | None = None
+) -> Answer[StrategyPlan]:
+    """The best plan, proved, or the best so far and a bound for all: of other ``parallelism`` than ``besides`` has."""
     try:
         return _search(instance, limits, watch, besides)
     except TooManyWaysError as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from formulations.contract.figures.throughput import throughput
 from formulations.stage_partitioning.definition.trainers import TRAINERS, pieces
+from formulations.training_strategy import exact
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import (
     behind,
@@ -22,7 +23,6 @@ from formulations.training_strategy.definition.problem import (
     peak_memory,
 )
 from formulations.training_strategy.definition.sharing import shared_in
-from formulations.training_strategy.exact import runner_up
 from instances.memory_schemes import BY_TRAINER
 from instances.problems.stage_partitioning import Tmpc, of_sequences
 from instances.problems.training_strategy import StrategyInstance
@@ -213,7 +213,7 @@ def with_next_best(found: TrainerAnswer, result: Result, instance: StrategyInsta
     time_s = max(_NEXT_S, result.seconds)
     if limits.time_s is not None:
         time_s = min(time_s, max(0.0, limits.time_s - result.seconds))
-    method = replace(find_method(family, "exact"), solve=partial(runner_up, besides=found.plan))
+    method = replace(find_method(family, "exact"), solve=partial(exact.solve, besides=found.plan))
     other = run(family, method, instance, replace(limits, time_s=time_s, gap=max(_NEXT_GAP, limits.gap)), {})
     if other.status is Status.INFEASIBLE:
         return replace(found, behind_least=math.inf)

@@ -42,8 +42,7 @@ class Shared(NamedTuple):
 def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
     """That of a plan: one replica shares nothing, and levels below 3 are the same with a pipeline.
 
-    Devices stand in the order tp, cp, ep, dp, pp, innermost first, as Megatron has it. A plan that one machine has room
-    for is in it, whatever its groups would be in others.
+    Devices stand in the order tp, cp, ep, dp, pp, innermost first, as Megatron has it; in one machine if it has room.
     """
     p, t, replicas = plan.pp_degree, plan.tp_degree, plan.replicas
     level = plan.sharding if replicas > 1 else 0
@@ -183,9 +182,8 @@ def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> f
     """
     own = instance.exchanged.get(layer.id, Exchanged())
     c, e, inner, outer = by.context, by.expert, bandwidth(instance, None), bandwidth(instance, 1)
-    in_one = by.of_stages is None
-    ring = (c - 1) / c * own.kv_bytes / t / (inner if in_one or members(instance, t, c) is None else outer)
-    near = e if in_one else members(instance, t, e) or e
+    near, around = (n if by.of_stages is None else members(instance, t, n) or n for n in (e, c))
+    ring = (c - 1) / c * own.kv_bytes / t / (inner if around == c else outer)
     return ring + 4 / 3 * own.token_bytes / (t * c) * max((e - near) / e / outer, (near - 1) / e / inner)
 
 
