@@ -197,7 +197,9 @@ def _on_machines(instance: StrategyInstance, own: Mapping[str, Any], *, bandwidt
     """The instance on the machines of ``own``, else of its import; ``bandwidth``: the network's is given already."""
     flat = instance.flat
     match [flat.options.get(name) for name in (MACHINE, INNER, OUTER)] if flat.time_unit == "s" else []:
-        case [int(count), float(inner), float(outer)] if count is not True and min(count, inner, outer) > 0:
+        case [int(count), float(inner) | int(inner), float(outer) | int(outer)] if (
+            count is not True and min(count, inner, outer) > 0
+        ):
             count, inner = own.get("devices_per_machine", count), own.get("inner_bandwidth", inner)
             several = flat.num_devices > count
             made = replace(instance, flat=flat if bandwidth else replace(flat, bandwidth=outer if several else inner))
