@@ -2,9 +2,10 @@
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
+from operator import le
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from formulations.training_strategy import FAMILY, costs, device_ways, exact, he
 from formulations.training_strategy.costs import Chain, plan_of
 from formulations.training_strategy.definition.problem import chunk_counts, chunk_times, evaluate, violations
 from formulations.training_strategy.degrees import Degrees, all_degrees
+from formulations.training_strategy.device_program import DeviceProgram, Left
 from formulations.training_strategy.device_search import DeviceSearch
 from formulations.training_strategy.fixed_orders import FixedOrders, fullest
 from formulations.training_strategy.layouts import Best, Layouts, Search, places, quick_bound
@@ -30,6 +32,7 @@ from instances.generators.transformer import A100, Architecture
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
 from planner import Status
+from solvers.milp.cutting_planes import Solved
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -347,6 +350,31 @@ def test_ways_to_fill_devices_are_searched_for_the_best_layout(cases: int, monke
         times = [time for _, degrees, _, time in layouts_of if degrees == self.layouts.degrees]
         assert self.bound <= min(times, default=math.inf) * (1 + 1e-9), number
 
+    run, looked_at = DeviceProgram.run, list[int]()
+
+    def check_rows(self: DeviceProgram, left: Left) -> Solved | None:
+        """All ways below the unit bound every layout below it."""
+        solved = run(self, left)
+        times = [time for _, degrees, _, time in layouts_of if degrees == self.layouts.degrees]
+        if solved is not None and left.all() and min(times, default=math.inf) < self.unit * (1 - 1e-6):
+            assert solved.bound * self.unit <= min(times) * (1 + 1e-9), number
+            looked_at.append(number)
+        return solved
+
+    least = device_ways._least
+
+    def check_least(chain: Chain, chunks: Sequence[Any], rows: Any, room: float) -> Any:
+        """Whatever fits is no better in some chunk than a way that is kept."""
+        options, again = least(chain, chunks, rows, room)
+        for chosen in product(*(range(len(each.kept)) for each in chunks)):
+            own = [float(each.again[k]) for each, k in zip(chunks, chosen, strict=True)]
+            held = [each.kept[k] for each, k in zip(chunks, chosen, strict=True)]
+            if math.fsum(own) < room * (1 - 1e-9) and chain.fits(held, rows):
+                assert any(all(map(le, way, own)) for way in again.tolist()), number
+        return options, again
+
+    monkeypatch.setattr(device_ways, "_least", check_least)
+    monkeypatch.setattr(DeviceProgram, "run", check_rows)
     monkeypatch.setattr(DeviceSearch, "turn", check_bound)
     for number in range(max(16, cases // 2)):
         rng = random.Random(f"devices {number}")
@@ -361,12 +389,17 @@ def test_ways_to_fill_devices_are_searched_for_the_best_layout(cases: int, monke
         if best is not None:
             assert found.plan is not None and violations(instance, found.plan) == () and found.stop is Stop.PROVED
             assert evaluate(instance, found.plan) == pytest.approx(best, rel=1e-6), number
-    assert len(set(seen)) > 4
+    for schedule in (INTERLEAVED, ZB_V):  # of equal layers the program's bound is near the best layout
+        instance = chain_of([[(2.0, 0.0, 1.0)]] * 8, 2, 1e9, 4, (schedule,), 2 if schedule is INTERLEAVED else 1)
+        layouts_of, number = [*all_layouts(instance)], -1
+        assert exact.solve(instance, Limits(), Watch()).stop is Stop.PROVED
+    assert len(set(seen)) > 4 and looked_at.count(-1) > 1
 
 
-def test_devices_of_several_chunks_recompute_where_it_costs_least(cases: int) -> None:
+def test_devices_of_several_chunks_recompute_where_it_costs_least(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever of its chunks a device recomputes, the others wait for another pass: the cheapest way may be slower."""
     for number in range(2 * cases):
+        monkeypatch.setattr(exact, "_EASY_TURNS", number % 2)  # ways to fill devices, from the first turn on
         rng = random.Random(f"several {number}")
         instance = uneven(rng, 4, memory=rng.choice([2.0, 3.0]))
         flat = replace(instance.flat, num_devices=2, num_microbatches=2, max_dp_degree=1)
