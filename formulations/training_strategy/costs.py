@@ -224,7 +224,7 @@ class Chain:
                 ways[k] for own, chosen in zip(runs, each, strict=True) for ways, k in zip(own, chosen, strict=True)
             )
 
-    def crossings(self, number: int) -> Table:
+    def transfer_times(self, number: int) -> Table:
         """What edges between neighbours take to come over each cut (``number`` 2), or to go over it (3)."""
         found = np.zeros(len(self.ids) + 1)
         for edge in self._edges:

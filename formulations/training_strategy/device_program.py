@@ -101,7 +101,7 @@ class DeviceProgram:
             if degrees.is_vee and degrees.devices[g] == degrees.devices[g + 1]:
                 continue
             for chunk, number in ((g + 1, 2), (g, 3)):
-                of_cut = chain.crossings(number)
+                of_cut = chain.transfer_times(number)
                 inside = [of_cut[first + 1 : first + size] for first, size in zip(runs.first, runs.sizes, strict=True)]
                 # Runs before r have ended, and r has not.
                 cheapest = [min([*of_cut[[runs.first[r]]][: r > 0], *inside[r]], default=0.0) for r in range(R)]

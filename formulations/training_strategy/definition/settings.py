@@ -137,6 +137,8 @@ _NOT_SHARED = {"exactly", "realizable", "cost-model"}
 #: A caller who names a trainer may not know that the objective of what was declared as another problem is replaced.
 _OF_TRAINERS = "read as training_strategy: the objective is a simulated iteration of a schedule that the trainer has"
 _NEVER = "; of a pipeline that is never flushed: --problem stage_partitioning"
+#: Files of imports before those that note machines (``MACHINE``).
+_OLD_IMPORT = "imported at the bandwidth of one direction, and without machines: import it again, or give --bandwidth"
 #: A requirement on plans of all layers, not on the flat instance.
 _TRAINER = Setting(
     "realizable",
@@ -205,6 +207,8 @@ def _on_machines(instance: StrategyInstance, own: Mapping[str, Any], *, bandwidt
             made = replace(instance, flat=flat if bandwidth else replace(flat, bandwidth=outer if several else inner))
             is_said = several or own.keys() & {"devices_per_machine", "inner_bandwidth"}
             return replace(made, devices_per_machine=count, inner_bandwidth=inner) if is_said else made
+    if {"hardware", "granularity"} <= flat.options.keys() and MACHINE not in flat.options and not bandwidth:
+        return replace(instance, flat=replace(flat, warnings=(*flat.warnings, _OLD_IMPORT)))
     return instance
 
 

@@ -227,3 +227,7 @@ def test_machines_that_an_import_notes() -> None:
         made = read(flat, "test", given)
         assert (made.flat.bandwidth, made.devices_per_machine, made.inner_bandwidth) == found
         assert read(replace(flat, time_unit="ms"), "test", {}).devices_per_machine is None  # rates are of seconds
+    before = {"hardware": "h100", "granularity": "block"}  # as imports wrote that had no notes
+    for given, options, is_old in (({}, before, True), ({"bandwidth": 1e9}, before, False), ({}, flat.options, False)):
+        warnings = read(replace(noted, options=options), "test", given).flat.warnings
+        assert any("import it again" in each for each in warnings) == is_old

@@ -1,4 +1,4 @@
-"""Kinds of stages and their colours: equal ones share one, which stands for no other and can be told apart."""
+"""Kinds of stages and their colours: equal ones share one, which stands for no other and can be distinguished."""
 
 import io
 import re

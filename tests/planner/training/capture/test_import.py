@@ -10,6 +10,7 @@ import pytest
 
 import planner
 from instances.generators.hardware import DTYPES, HARDWARE
+from instances.problems.training_strategy import INNER, MACHINE, OUTER
 from planner.cli.app import main
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs the extra torch")
@@ -279,6 +280,7 @@ def test_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     loaded = planner.load(out)
     assert [layer.role for layer in loaded.layers] == ["embedding", "decoder", "decoder", "norm", "head"]
     assert (loaded.options["seq-len"], loaded.options["dtype"], loaded.num_microbatches) == (16, "bf16", 640 // 32)
+    assert [*map(loaded.options.get, (MACHINE, INNER, OUTER)), loaded.bandwidth] == [8, 675e9, 75e9, 675e9]  # 2 ways
     works = [layer.work for layer in loaded.layers]
     assert [work["forward_flops"] for work in works] == [0, block, block, 0, 2 * tokens * h * 64]
     for layer, work in zip(loaded.layers, works, strict=True):
