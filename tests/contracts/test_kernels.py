@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numba import typeof
 from numba.core.errors import NumbaTypeError
-from paths import ROOT, SUPPORT
+from paths import SUPPORT
 
 import formulations
 from formulations.compiled import numba_kernels
@@ -139,7 +139,7 @@ def test_a_kernel_stands_on_all_files_that_are_compiled_into_it(tmp_path: Path, 
         module = sys.modules[kernel.py_func.__module__]
         mine = {value.py_func.__code__.co_filename for value in vars(module).values() if hasattr(value, "py_func")}
         own = Path(kernel.py_func.__code__.co_filename)
-        assert {Path(each) for each in mine} <= numba_kernels.sources(own, ROOT)
+        assert {Path(each) for each in mine} <= numba_kernels.sources(own, ROOMS.parent)
 
 
 @pytest.mark.slow
