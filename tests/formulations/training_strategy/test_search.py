@@ -315,6 +315,7 @@ def test_searches_of_longer_chains_against_all_their_layouts(schedule: Schedule,
             costs = [search.layouts.costs(path)[places(ends)].sum() for path in search._paths]
             assert costs == pytest.approx(taken.tolist()), number
         search.best = Best(Watch())  # beginnings that are one chunk longer than the best's, by the paths that are known
+        search._rest = np.array([layouts.suffix_sums(search._open_costs(path)) for path in search._paths])
         for most in range(p * V):
             search._open = []
             search._branch(min(every)[1][:most], 0.0, 0.0, 0.0)
