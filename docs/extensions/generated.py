@@ -3,15 +3,16 @@
 A page marks the place with a comment: ``methods`` on a problem's page becomes the table of that family's methods, ``all
 methods`` those of all families, ``models`` the sentences of the declarative models of the page's example, or of a
 smaller one (``models`` in its front matter), ``names of planner`` the reference of all public names of `planner`,
-``leaderboard`` how methods do on the library (docs/leaderboard), and ``figure`` the pictures of the best plan of the
-page's example, which its front matter names (``instance``, ``settings``), and ``picture`` the first of them. Tables of
-models in mathematics get the lines that build their rows (`model_lines`). Notebooks are copied here from their own
-folder, because Sphinx reads none outside its own.
+``leaderboard`` how methods do on the library (docs/leaderboard), ``benchmarks`` how they do on the catalog
+(docs/benchmarks.csv), ``figure`` the pictures of the best plan of the page's example, which its front matter names
+(``instance``, ``settings``), ``picture`` the first of them. Tables of models in mathematics get the lines that build
+their rows (`model_lines`). Notebooks are copied here from their own folder, because Sphinx reads none outside its own.
 """
 
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -27,6 +28,7 @@ PICTURE = "<!-- picture -->"
 MODELS = "<!-- models -->"
 NAMES = "<!-- names of planner -->"
 LEADERBOARD, SCORES = "<!-- leaderboard -->", Path(__file__).resolve().parents[1] / "leaderboard"
+BENCHMARKS, RUNS = "<!-- benchmarks -->", Path(__file__).resolve().parents[1] / "benchmarks.csv"
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 _TIME_S, _WIDTH = 10.0, 800
 
@@ -55,6 +57,8 @@ def on_source_read(_app: Sphinx, page: str, content: list[str]) -> None:
         text = text.replace(NAMES, names())
     if LEADERBOARD in text:
         text = text.replace(LEADERBOARD, leaderboard())
+    if BENCHMARKS in text:
+        text = text.replace(BENCHMARKS, benchmarks())
     if FIGURE in text:
         text = text.replace(FIGURE, "\n\n".join(figures(*example(text))))
     if PICTURE in text:
@@ -133,6 +137,21 @@ def leaderboard() -> str:
         head = f"## [{problem}](problems/{problem}.md)"
         sections += [head, standings_table(found, "md", problem), *shown, *most, measured]
     return "\n\n".join(sections)
+
+
+def benchmarks() -> str:
+    """A row for each instance of the catalog: who proved it, in seconds, and how far off the other methods are."""
+    runs: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for run in csv.DictReader(RUNS.read_text().splitlines()):
+        runs.setdefault((run["instance"], run["settings"]), []).append(run)
+    rows = ["| instance | least objective | proved by (seconds) | others (loss) |", "|---|---|---|---|"]
+    for (instance, settings), own in runs.items():
+        proved = [f"{each['method']} ({each['seconds']})" for each in own if each["status"].startswith("optimal")]
+        others = [f"{each['method']} ({each['loss']})" for each in own if not each["status"].startswith("optimal")]
+        least = min((each["objective"] for each in own if each["objective"] != "-"), key=float, default="-")
+        cells = (f"{instance} {settings}".rstrip(), least, ", ".join(proved), ", ".join(others))
+        rows.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(rows)
 
 
 def scores() -> dict[str, Any]:

@@ -8,6 +8,7 @@ table of the benchmarks, the library and its leaderboard, the gallery of losses.
 from __future__ import annotations
 
 import base64
+import csv
 import html
 import json
 import re
@@ -142,10 +143,8 @@ def _mined() -> tuple[list[str], list[list[Any]]]:
 
 
 def _bench() -> Iterator[dict[str, str]]:
-    """The rows of the table in docs/benchmarks.md, which ``planner bench`` wrote."""
-    lines = [line for line in (DOCS / "benchmarks.md").read_text().splitlines() if line.startswith("| ")]
-    heads, _, *rows = ([cell.strip().replace("\\", "") for cell in line[2:-2].split(" | ")] for line in lines)
-    return (dict(zip(heads, row, strict=True)) for row in rows)
+    """The rows of docs/benchmarks.csv, which ``planner bench`` wrote."""
+    return csv.DictReader((DOCS / "benchmarks.csv").read_text().splitlines())
 
 
 def _bench_limit() -> str:
