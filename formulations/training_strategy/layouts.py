@@ -189,10 +189,14 @@ class Layouts:
 
 
 def _reaches_the_end(kept: Sequence[Table]) -> bool:
-    """Whether memory has room for some layout: each chunk takes as many layers as it can hold."""
+    """Whether memory may have room for some layout.
+
+    Each chunk ends as far behind as any that begins where it does, or before: a layer may have room in a chunk that
+    began earlier alone, where a trainer would run the first of a chunk in a way that it lacks.
+    """
     at = 0
     for table in kept:
-        at = int(np.flatnonzero(np.isfinite(table[at])).max(initial=at))
+        at = int(np.flatnonzero(np.isfinite(table[: at + 1]).any(axis=0)).max(initial=at))
         if at == len(table) - 1:
             return True
     return False

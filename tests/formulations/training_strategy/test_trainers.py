@@ -120,7 +120,7 @@ def test_the_best_plan_of_a_trainer_is_found_and_proved(name: str, many: int) ->
 def test_no_bound_is_above_a_plan_of_the_trainer(name: str, many: int) -> None:
     """Those of a free choice in every piece, and those of each number of recomputed layers together."""
     seen = 0
-    for seed in range(many // 3) or SOON[:5]:
+    for seed in range(many // 3) or (*SOON[:4], 13):  # 13 has layers that lack a way to run
         instance, every = priced(seed)
         asked = requiring(instance, f"realizable({name}) == 1")
         own = [(time, plan) for time, plan in every if not FAMILY.judge(asked, plan)]

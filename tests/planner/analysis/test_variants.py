@@ -182,7 +182,7 @@ def test_every_handle_that_the_page_names_is_one(method: str, tmp_path: Path, mo
         expression = m.expression("num_devices")
         if "read_solution" in span:
             m.write("mine.lp")
-            solved_by_highs("mine.lp")
+            solved_by_highs("mine.lp", presolve="off")  # its presolve takes the CP-SAT model for infeasible
         row = expression <= 3
         if span == "m.model.add(row)" and method == "milp":  # of CP-SAT's models, as the page says
             continue
