@@ -189,17 +189,11 @@ class Layouts:
 
 
 def _reaches_the_end(kept: Sequence[Table]) -> bool:
-    """Whether memory may have room for some layout.
-
-    Each chunk ends as far behind as any that begins where it does, or before: a layer may have room in a chunk that
-    began earlier alone, where a trainer would run the first of a chunk in a way that it lacks.
-    """
-    at = 0
+    """Whether memory may have room: chunks end as far behind as any that begin no later (trainers may lack a way)."""
+    at, end = 0, len(kept[0]) - 1
     for table in kept:
-        at = int(np.flatnonzero(np.isfinite(table[: at + 1]).any(axis=0)).max(initial=at))
-        if at == len(table) - 1:
-            return True
-    return False
+        at = at if at == end else int(np.flatnonzero(np.isfinite(table[: at + 1]).any(axis=0)).max(initial=at))
+    return at == end
 
 
 def suffix_sums(tables: Table) -> Table:
