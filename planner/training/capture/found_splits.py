@@ -9,7 +9,7 @@ made: in shares, then, and gathered once more for those that took it whole.
 
 Times are rounded up to picoseconds, sizes to bytes.
 
-Source: this project; what is exchanged is in `formulations.tmpc_knapsack.questions.studies.layer_splits`.
+Source: this project; what is exchanged is in `planner.training.capture.layer_splits`.
 """
 
 import math
@@ -19,7 +19,14 @@ from typing import Any
 
 import torch
 
-from formulations.tmpc_knapsack.questions.studies.layer_splits import (
+from instances.generators.hardware import Hardware
+from instances.generators.transformer import RECOMPUTE
+from instances.problems.stage_partitioning import Tmpc
+from planner.training.capture.captured import Captured, Node
+from planner.training.capture.choices import Choices, Work, by_node
+from planner.training.capture.configurations import Configurations
+from planner.training.capture.dims import follow_split
+from planner.training.capture.layer_splits import (
     PARTIAL,
     WHOLE,
     Amounts,
@@ -32,13 +39,6 @@ from formulations.tmpc_knapsack.questions.studies.layer_splits import (
     fastest,
     pareto,
 )
-from instances.generators.hardware import Hardware
-from instances.generators.transformer import RECOMPUTE
-from instances.problems.stage_partitioning import Tmpc
-from planner.training.capture.captured import Captured, Node
-from planner.training.capture.choices import Choices, Work, by_node
-from planner.training.capture.configurations import Configurations
-from planner.training.capture.dims import follow_split
 from planner.training.capture.ops import LOOKUPS, PICKS, PRODUCTS, aten, is_attention
 from planner.training.capture.sharding import Walk, sharding
 

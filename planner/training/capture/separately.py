@@ -16,10 +16,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from planner.files.load import family_of, read_declared
-from planner.plugins.forked import Begin, Deadline, End, Outcome, expect_limit, run_in_fork
-from planner.process import scratch
 from planner.process.errors import UsageError
+from planner.training import scratch
 from planner.training.capture.models import expect_packages, quiet
+from planner.training.forked import Begin, Deadline, End, Outcome, expect_limit, run_in_fork
 from planner.types import Instance
 
 #: Where PyTorch's compiler keeps files; without it, in a folder of its own among the temporary files, which stays.

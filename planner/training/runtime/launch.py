@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any
 
-from planner.plugins.forked import Deadline
 from planner.process.errors import UsageError
 from planner.process.signals import pending
+from planner.training.forked import Deadline
 
 _POLL_S = 0.1
 

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from planner.files.load import family_of
-from planner.plugins.forked import Begin, Deadline, End, Outcome, expect_limit, run_in_fork
-from planner.process import scratch
 from planner.process.errors import UsageError
 from planner.results.check import check as judge
 from planner.results.check import read_plan
+from planner.training import scratch
 from planner.training.capture.separately import count_gpus, file_of, prepare_torch, refusal
+from planner.training.forked import Begin, Deadline, End, Outcome, expect_limit, run_in_fork
 from planner.training.runtime.emulated import expect_emulated, run_emulated, seconds_of
 from planner.training.runtime.job import Job, Report
 from planner.training.runtime.launch import InterruptedRunError, RunError, run_all

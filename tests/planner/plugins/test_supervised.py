@@ -13,9 +13,9 @@ import pytest
 from load import allowed_s
 from processes import living
 
-from planner.plugins.forked import Deadline, End, run_in_fork
 from planner.process import supervised, supervisor
 from planner.process.supervised import Supervised
+from planner.training.forked import Deadline, End, run_in_fork
 
 _LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers and lists processes")
 Start = Callable[[str], Supervised]

@@ -12,13 +12,13 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 from capture_models import LENGTH, WIDTH, language  # noqa: E402
 from torch import nn  # noqa: E402
 
-from formulations.tmpc_knapsack.questions.studies import layer_splits  # noqa: E402
-from formulations.tmpc_knapsack.questions.studies.layer_splits import Layout, fastest, pareto  # noqa: E402
 from instances.generators.hardware import HARDWARE  # noqa: E402
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc  # noqa: E402
+from planner.training.capture import layer_splits  # noqa: E402
 from planner.training.capture.choices import Choices, Work  # noqa: E402
 from planner.training.capture.found_splits import PS, FoundConfigurations, LayerSplits  # noqa: E402
 from planner.training.capture.import_model import Brought  # noqa: E402
+from planner.training.capture.layer_splits import Layout, fastest, pareto  # noqa: E402
 from planner.training.capture.sharding import sharding  # noqa: E402
 from planner.training.capture.trace import capture  # noqa: E402
 

@@ -102,7 +102,7 @@ def test_folders_of_runs_that_were_killed_are_removed(tmp_path: Path, monkeypatc
     import fcntl
     import tempfile
 
-    from planner.process.scratch import folder
+    from planner.training.scratch import folder
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     names = ("planner-run-killed", "planner-run-running", "planner-run-young", "other")

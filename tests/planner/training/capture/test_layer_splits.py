@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from formulations.tmpc_knapsack.questions.studies.layer_splits import (
+from planner.training.capture.layer_splits import (
     PARTIAL,
     WHOLE,
     Amounts,

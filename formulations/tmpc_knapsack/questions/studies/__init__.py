@@ -1,1 +1,0 @@
-"""Studies beside the problem: where its options come from; no methods."""
