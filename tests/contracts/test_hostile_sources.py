@@ -1,6 +1,6 @@
 """Sources that are larger than they look, never end or never begin, and systems that refuse what the program needs.
 
-Each is one line and exit 2, soon and in little memory. docs/inputs.md lists them under the same names.
+Each is one line and exit 2, soon and in little memory.
 """
 
 import gzip
@@ -24,8 +24,6 @@ from instances import files
 from planner.cli.app import main
 from planner.process import environment, executors
 from planner.process.errors import UsageError
-
-ROOT = ROOT
 
 
 def parquet(path: Path, values: int = 1, name: str = "x", rows: int = 1) -> None:
@@ -67,7 +65,6 @@ def _case(name: str, command: str, says: str, source: str, make: Callable[[Path]
 
 SOLVE = "solve SOURCE"
 EXACT = "solve chain8 --exact"
-#: All cases, by the names of docs/inputs.md.
 CASES = [
     _case("gigabyte of newlines", SOLVE, f"rows is 'over {files.MAX_ROWS}'; expected at most", "source.jsonl.gz",
           lambda path: zipped(path, b"\n" * 2**20, 1024)),
@@ -161,17 +158,16 @@ def test_a_hostile_source_or_system_is_one_line_in_little_memory(case: Case, tmp
     assert int(done.stdout.splitlines()[-1]) < 2e6  # kB
 
 
-def test_the_page_lists_every_case() -> None:
+def test_the_page_has_the_limits() -> None:
     page = (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8")
-    table = page.partition("## What is refused rather than read")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| ([a-z].*?) \|", table, re.MULTILINE)[1:] == [case.name for case in CASES]
+    shown = page.partition("## What is refused rather than read")[2].partition("\n## ")[0]
     limits = [
         f"{files.MAX_FILE_BYTES // 2**20} MiB",
         f"{files.MAX_ROWS_BYTES // 2**30} GiB",
         f"{files.MAX_ROWS:,} rows",
     ]
     limits += [f"{files.WRITER_S:g} s", f"{files.SILENCE_S:g} s", f"{environment.LEAST_ADDRESS_BYTES // 1024} KiB"]
-    assert [each for each in limits if each not in table] == []
+    assert [each for each in limits if each not in shown] == []
 
 
 def test_sizes_are_bounded_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -1,6 +1,6 @@
 """Requirements in all families: declared, judged by the definition, honoured by whatever method says so.
 
-A family with a vocabulary is found by itself; ``python tests/requirement_counts.py`` counts more of the same.
+A family with a vocabulary is found by itself.
 """
 
 import random

@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 from hostile import ERROR, INVALID, PLAN, STOPPED, TABLE, Hostile
 from load import allowed_s
-from paths import ROOT
 
 import planner
-from planner import Limits, Status
+from planner import Limits
 from planner.process import idle
 
-PAGE = ROOT / "docs" / "your-own-heuristic.md"
 #: Runs a command, and sends it a signal when a file is there; all orphans become children of this. Its exit code, and
 #: how many processes it left, when they had a moment to end if it could not wait for that.
 ORPHANS = """
@@ -81,21 +79,6 @@ def test_no_process_is_left_when_the_planner_is_ended(number: int, code: int, tm
         assert json.loads(done.stdout)["stop"] == "interrupted"
 
 
-@pytest.mark.slow
-def test_some_of_them_in_one_comparison(tmp_path: Path) -> None:
-    cheap = [tried for tried in TABLE if tried.is_cheap]
-    names = []
-    for number, tried in enumerate(cheap):
-        (tmp_path / f"mine{number}.py").write_text(tried.text)
-        names.append(f"{tmp_path}/mine{number}.py:solve")
-    instance = planner.load("chain8", memory="1GB")
-    report = planner.crosscheck(instance, methods=[*names, "exact"], limits=Limits(time_s=20.0), reproducers=None)
-    assert report.agree and report.results[-1].status is Status.OPTIMAL
-    assert len(report.results) == len(cheap) + 1
-    for tried, found in zip(cheap, report.results, strict=False):
-        judge(tried, found.status, found.stats.get("failure"), found.reason, found.seconds)
-
-
 @pytest.mark.slow  # each is run once in the one before
 def test_what_they_do_they_do_again(tmp_path: Path) -> None:
     """In one experiment, whose processes serve run after run: a second run is what the first was."""
@@ -106,12 +89,3 @@ def test_what_they_do_they_do_again(tmp_path: Path) -> None:
             for _ in range(2):
                 found = planner.solve(instance, method=f"{tmp_path}/mine{number}.py:solve", limits=Limits(time_s=20.0))
                 judge(tried, found.status, found.stats.get("failure"), found.reason, found.seconds)
-
-
-def test_the_page_lists_them() -> None:
-    listed = [line for line in PAGE.read_text().splitlines() if line.startswith("| ") and line.count("|") == 3]
-    assert listed == [
-        "| a function that ... | is in its row |",
-        *(f"| {tried.tries} | {tried.comes} |" for tried in TABLE),
-    ]
-    assert len({tried.tries for tried in TABLE}) == len(TABLE) >= 40
