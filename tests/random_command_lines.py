@@ -2,9 +2,8 @@
 
 ``python tests/random_command_lines.py --count 10000 --seed 0 --jobs 2`` prints what was wrong, each with the line and
 how to run it again, and then how the lines of each command ended. A line runs in a process of its own, a copy of one
-that has imported everything: whatever it does, the others go on. A run that was stopped goes on where it was: give the
-same ``--seed`` and ``--out``, and another folder after a change of the code. ``--only 17`` runs one line again, shows
-it, and keeps its folder. The exit code is 5 if something was wrong.
+that has imported everything: whatever it does, the others go on. ``--only 17`` runs one line again, shows it, and keeps
+its folder. The exit code is 5 if something was wrong.
 """
 
 import argparse
@@ -253,33 +252,19 @@ def run_lines(
 
 
 def run_all(seed: int, count: int, jobs: int, out: Path, only: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each line: those that the folder holds already are read from there."""
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / f"lines-{seed}.jsonl"
-    known = {row["number"]: row for row in _read(file) if row["number"] < count}
-    numbers = (number for number in range(count) if number not in known)
-    with file.open("a") as rows:
-        rows.write("\n")  # what a killed run left of its last row stays a row of its own
-        for number, ran in run_lines(seed, numbers, jobs, out / f"files-{seed}", only):
-            found = wrong(ran)
-            row = {"number": number, "command": ran.command, "code": ran.code, "cpu_s": ran.cpu_s, "wrong": found}
-            if found:
-                row |= asdict(ran)
-                print(_shown(seed, row), file=sys.stderr, flush=True)
-            else:
-                shutil.rmtree(out / f"files-{seed}" / str(number), ignore_errors=True)
-            rows.write(json.dumps(row) + "\n")
-            rows.flush()
-            known[number] = row
-            if len(known) % 500 == 0:
-                print(f"{len(known)} of {count} lines", file=sys.stderr, flush=True)
-    return [known[number] for number in sorted(known)]
-
-
-def _read(file: Path) -> Iterator[dict[str, Any]]:
-    for line in file.read_text().splitlines() if file.exists() else ():
-        with suppress(ValueError):  # empty, or cut when its run was killed
-            yield json.loads(line)
+    """A row for each line, by number; the files of those that are wrong stay."""
+    rows = {}
+    for number, ran in run_lines(seed, range(count), jobs, out / f"files-{seed}", only):
+        rows[number] = {"number": number, "command": ran.command, "code": ran.code, "cpu_s": ran.cpu_s}
+        rows[number]["wrong"] = wrong(ran)
+        if rows[number]["wrong"]:
+            rows[number] |= asdict(ran)
+            print(_shown(seed, rows[number]), file=sys.stderr, flush=True)
+        else:
+            shutil.rmtree(out / f"files-{seed}" / str(number), ignore_errors=True)
+        if len(rows) % 500 == 0:
+            print(f"{len(rows)} of {count} lines", file=sys.stderr, flush=True)
+    return [rows[number] for number in sorted(rows)]
 
 
 def _shown(seed: int, row: dict[str, Any]) -> str:
@@ -314,9 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--commands", default="", help="some of them, with commas in between")
     parser.add_argument("--only", type=int, help="the number of a line, which is run again and shown")
-    parser.add_argument(
-        "--out", default="random-command-lines", help="folder for progress, and files of what was wrong"
-    )
+    parser.add_argument("--out", default="random-command-lines", help="folder for files of what was wrong")
     given = parser.parse_args(arguments)
     only = [each for each in given.commands.split(",") if each]
     if unknown := set(only) - set(commands()):
