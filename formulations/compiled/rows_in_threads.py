@@ -40,10 +40,7 @@ def counters(threads: int, count: int) -> Ints2:
 class Team:
     """Threads that work on one table at a time; one of them is the caller's.
 
-    Parameters
-    ----------
-    threads
-        How many, at least 1. They end with the ``with`` block.
+    ``threads``: how many, at least 1. They end with the ``with`` block.
     """
 
     def __init__(self, threads: int = 1) -> None:

@@ -20,16 +20,11 @@ def exchange(
     The first leaves broken rules to ``violations``: a plan that names what the instance does not have may be read. It
     ignores keys that it does not know. `InstanceError`, one line, if a field is missing or of the wrong type.
 
-    Parameters
-    ----------
-    says
-        The JSON, in a line.
-    kind
-        The dataclass whose fields are the keys in files.
-    built
-        ``built(instance, declared, where)``: the plan, where it is not that dataclass itself; or `InstanceError`.
-    written
-        ``written(instance, plan)``: the dataclass that stands in files.
+    ``says``: the JSON, in a line.
+    ``kind``: the dataclass whose fields are the keys in files.
+    ``built``: ``built(instance, declared, where)``: the plan, where it is not that dataclass itself; or
+    `InstanceError`.
+    ``written``: ``written(instance, plan)``: the dataclass that stands in files.
     """
 
     def plan_from_json(instance: Any, content: Any, where: str = "plan") -> Any:

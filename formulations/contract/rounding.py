@@ -103,15 +103,10 @@ def least_amount(
 ) -> Least:
     """The least rounded amount with a plan: no plan fits into the one before it.
 
-    Parameters
-    ----------
-    fits
-        What some plan needs that fits into so much (``inf``: any plan), or ``None`` if there is none. By float noise a
-        plan may need a little more than it was to fit into; such a plan counts as none.
-    slack
-        A plan fits into what it needs over this.
-    needed
-        What a plan needs that is known already.
+    ``fits``: what some plan needs that fits into so much (``inf``: any plan), or ``None`` if there is none. By float
+    noise a plan may need a little more than it was to fit into; such a plan counts as none.
+    ``slack``: a plan fits into what it needs over this.
+    ``needed``: what a plan needs that is known already.
     """
     low, tries = 0.0, 0
     while needed:

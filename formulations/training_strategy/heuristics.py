@@ -26,9 +26,7 @@ def even(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
     last. In all chunks the same number of first blocks, the least that fits, run in the way that holds the fewest
     activations, and all other layers in their fastest way. Degrees whose chunks do not divide the blocks are left out.
 
-    Source
-    ------
-    Megatron-LM: ``num_layers`` in equal parts, ``--recompute-method block --recompute-num-layers``.
+    Source: Megatron-LM: ``num_layers`` in equal parts, ``--recompute-method block --recompute-num-layers``.
     """
     return _evenly(instance, watch, even_split, lambda blocks: range(len(blocks[0]) + 1))
 
@@ -39,9 +37,8 @@ def torchtitan(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Ans
     What is before the blocks counts as one of them, and so does what is behind them; the first chunks have one more.
     All blocks run in the way that holds the fewest activations, or none does.
 
-    Source
-    ------
-    torchtitan 0.2.2, distributed/pipeline_parallel.py: modules of a part by weights of 1, which are its default.
+    Source: torchtitan 0.2.2, distributed/pipeline_parallel.py: modules of a part by weights of 1, which are its
+    default.
     """
     return _evenly(instance, watch, titan_split, lambda blocks: (0, max(map(len, blocks))))
 
@@ -164,9 +161,7 @@ def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer
     one chunk on each device under 1F1B. At given degrees the layout is the one of the least S + (m - 1) C, and stages
     recompute as little as fits.
 
-    Source
-    ------
-    Narayanan et al. 2021, section 2.2: (m + p - 1) t for equal stages.
+    Source: Narayanan et al. 2021, section 2.2: (m + p - 1) t for equal stages.
     """
     return least_by_formula(instance, watch, all_degrees(instance))
 

@@ -30,10 +30,8 @@ def alpa(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
     S is the time of a micro-batch in all stages and C in the slowest one. For each C, ascending, a dynamic program over
     the layers has the least S; it ends once (m - 1) C alone is too much.
 
-    Source
-    ------
-    Alpa (Zheng et al. 2022), section 5.2, as its release has it (stage_construction.py, commit 01d71eb). Deviation: all
-    stages have equal submeshes and one pair of degrees; a stage recomputes as little as fits.
+    Source: Alpa (Zheng et al. 2022), section 5.2, as its release has it (stage_construction.py, commit 01d71eb).
+    Deviation: all stages have equal submeshes and one pair of degrees; a stage recomputes as little as fits.
     """
     return least_by_formula(instance, watch, _of_all_devices(instance, ("t", "d")), share=0.0)
 
@@ -43,10 +41,8 @@ def galvatron(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answ
 
     The degrees are powers of two, and of these the ones with the least S + (m - 1) C + R, as for `heuristics.formula`.
 
-    Source
-    ------
-    Galvatron (Miao et al. 2022): a dynamic program over layers, where C(l, v, s) is the least time of the first l
-    layers in v steps of memory. Its release, dynamic_programming.py, commit 67b224b. Deviation: t and d are those of
+    Source: Galvatron (Miao et al. 2022): a dynamic program over layers, where C(l, v, s) is the least time of the first
+    l layers in v steps of memory. Its release, dynamic_programming.py, commit 67b224b. Deviation: t and d are those of
     all layers, so a strategy of a layer is whether it recomputes; with `makes_again_in_turn` room for the most that a
     layer may make again is left free, also where none does. Source: reconstructed where stages are compared.
     """
@@ -82,12 +78,10 @@ def uniap(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[S
     p_i is what a micro-batch takes in stage i, o_j what it and its gradients take from stage j to the next, and c the
     number of micro-batches: sends are steps of a pipeline of their own.
 
-    Source
-    ------
-    UniAP (Lin et al. 2025, arXiv 2307.16375), a mixed-integer quadratic program for each number of stages and c.
-    Source: reconstructed, as its rows were not at hand. Deviation: t and d are those of all layers, so a strategy of a
-    layer is whether it recomputes; a chain needs no solver, but a dynamic program for each longest step. A stage's sum
-    of gradients is spread over its micro-batches; an edge counts at each cut that it crosses.
+    Source: UniAP (Lin et al. 2025, arXiv 2307.16375), a mixed-integer quadratic program for each number of stages and
+    c. Source: reconstructed, as its rows were not at hand. Deviation: t and d are those of all layers, so a strategy of
+    a layer is whether it recomputes; a chain needs no solver, but a dynamic program for each longest step. A stage's
+    sum of gradients is spread over its micro-batches; an edge counts at each cut that it crosses.
     """
     return least_by_formula(instance, watch, _of_all_devices(instance, ()), share=0.0, tables=_sends_apart)
 

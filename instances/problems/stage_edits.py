@@ -26,14 +26,8 @@ def lengthen(instance: StageInstance, num_layers: int) -> StageInstance:
     Copies keep the TMPCs. Every new edge costs what 34 -> 35 costs, and its synchronisation what 34 pays towards 33
     and 35; the copies take no attention mask.
 
-    Raises
-    ------
-    ValueError
-        If the instance is not the published BERT, or ``num_layers`` is below 32 or above ``MAX_LAYERS``.
-
-    Source
-    ------
-    Reconstructed from the behaviour of Piper's release (the larger BERTs of its Figure 3).
+    `ValueError` if the instance is not the published BERT, or ``num_layers`` is below 32 or above ``MAX_LAYERS``.
+    Source: Reconstructed from the behaviour of Piper's release (the larger BERTs of its Figure 3).
     """
     if fingerprint(instance.layers, instance.edges) != BERT32:
         raise ValueError("the published 32-layer BERT, the only file that can be lengthened")
@@ -65,11 +59,8 @@ def first_nodes(instance: StageInstance, count: int) -> StageInstance:
     Edges and synchronisation volumes to the other nodes go. Of an activation that several layers keep, the first one
     that is left counts the bytes, where it runs with one of the TMPCs that keep it.
 
-    Raises
-    ------
-    ValueError
-        If there are not so many nodes, or that layer may keep its share of it with a tensor-parallel TMPC: the share is
-        not known.
+    `ValueError` if there are not so many nodes, or that layer may keep its share of it with a tensor-parallel TMPC: the
+    share is not known.
     """
     if not 1 <= count <= len(instance.layers):
         raise ValueError(f"from 1 to {len(instance.layers)} nodes")
@@ -139,11 +130,8 @@ ORDERS = ("id", "name", "depth-first", "lifo")
 def linearise(instance: StageInstance, order: str) -> StageInstance:
     """The instance with edges of 0 bytes along a topological order, so that stages are intervals of it.
 
-    Parameters
-    ----------
-    order
-        ``id`` and ``name``: Kahn's algorithm, the ready node of least id (or name, as text; then id) first;
-        ``depth-first``: reverse postorder; ``lifo``: Kahn's algorithm with a stack.
+    ``order``: ``id`` and ``name``: Kahn's algorithm, the ready node of least id (or name, as text; then id) first;
+    ``depth-first``: reverse postorder; ``lifo``: Kahn's algorithm with a stack.
     """
     nodes = [instance.layers[position].id for position in _topological(instance, order)]
     present = {(edge.source, edge.target) for edge in instance.edges}
@@ -159,10 +147,7 @@ def as_run(instance: StageInstance) -> StageInstance:
     has the bytes of all tensors that layers up to it make and layers behind it take. Tensors are
     counted whole: TMPCs of tensor-parallel degree 1 alone are kept, without their synchronisation.
 
-    Raises
-    ------
-    ValueError
-        If the layers have more than one topological order, or a layer has no TMPC of degree 1.
+    `ValueError` if the layers have more than one topological order, or a layer has no TMPC of degree 1.
     """
     if instance.cost_model is CostModel.RUNTIME:
         return instance

@@ -32,17 +32,10 @@ class Solved(NamedTuple):
 class Rows:
     """The least cost of variables that are at least 0 under rows, to which more are added.
 
-    Parameters
-    ----------
-    costs, upper
-        Of each variable; what a variable may be at most is finite, or is so where the bound matters: ``most`` of `run`.
-    rows
-        The first ones.
-
-    Raises
-    ------
-    BackendError
-        As `solvers.milp.backend.run`.
+    ``costs``, ``upper``: of each variable; what a variable may be at most is finite, or is so where the bound matters:
+    ``most`` of `run`.
+    ``rows``: the first ones.
+    `BackendError` as `solvers.milp.backend.run`.
     """
 
     def __init__(self, costs: Vector, rows: Sequence[Row], limits: Limits, watch: Watch) -> None:

@@ -44,20 +44,15 @@ class Sums:
 class Costs:
     """Costs of the stages of an instance without a device graph.
 
-    Attributes
-    ----------
-    successors, predecessors
-        ``successors[v]`` is the bitset of the operators that take v's output.
-    above, below
-        ``above[v]`` is the bitset of all operators that v leads to, ``below[v]`` of all that lead to v; v left out.
-    everything
-        The bitset of all operators.
-    shards, lacking
-        What each of the ``tp_degree`` devices of a replica takes of each operator, and the bitset of those that do not
-        declare the degree: no stage of that degree has these. Without ``tp_degree`` everything is of degree 1.
-    affine
-        Fixed seconds and seconds per sample of both passes of each operator; ``None`` where a table gives them. What
-        devices of a replica all-reduce in them is apart (`reduces`).
+    ``successors``, ``predecessors``: ``successors[v]`` is the bitset of the operators that take v's output.
+    ``above``, ``below``: ``above[v]`` is the bitset of all operators that v leads to, ``below[v]`` of all that lead to
+    v; v left out.
+    ``everything``: the bitset of all operators.
+    ``shards``, ``lacking``: what each of the ``tp_degree`` devices of a replica takes of each operator, and the bitset
+    of those that do not declare the degree: no stage of that degree has these. Without ``tp_degree`` everything is of
+    degree 1.
+    ``affine``: fixed seconds and seconds per sample of both passes of each operator; ``None`` where a table gives them.
+    What devices of a replica all-reduce in them is apart (`reduces`).
     """
 
     def __init__(self, instance: StageGraph, tp_degree: int = 1) -> None:
@@ -242,10 +237,7 @@ def assemble(
 
     ``sequential``: every stage waits for the one before it in the order given, as in a sequential pipeline.
 
-    Raises
-    ------
-    ValueError
-        If the stages wait for each other.
+    `ValueError` if the stages wait for each other.
     """
     stages = [
         Stage(tuple(bits(nodes)), devices, microbatch, microbatch, tp_degree=t)

@@ -15,10 +15,7 @@ def iteration_s(instance: StageGraph, plan: StagePlan) -> float:
 
     Sending is part of a pass (as in the cost of a stage), and an all-reduce overlaps with nothing.
 
-    Raises
-    ------
-    ValueError
-        If the stages wait for each other, as they keep too few samples in flight.
+    `ValueError` if the stages wait for each other, as they keep too few samples in flight.
     """
     stages = plan.stages
     times = [pass_times(instance, plan, index) for index in range(len(stages))]

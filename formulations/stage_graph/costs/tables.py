@@ -48,14 +48,9 @@ class _Sums:
 class StageTables:
     """What these stages (bitsets) cost on these data-parallel degrees, at the tensor-parallel degree of ``costs``.
 
-    Attributes
-    ----------
-    masks, degrees
-        The stages and the degrees, the latter ascending.
-    base, kept
-        Bytes of each stage's weights with their copies, and bytes per sample in flight.
-    reduce
-        Seconds of each stage's all-reduce on each degree.
+    ``masks``, ``degrees``: the stages and the degrees, the latter ascending.
+    ``base``, ``kept``: bytes of each stage's weights with their copies, and bytes per sample in flight.
+    ``reduce``: seconds of each stage's all-reduce on each degree.
     """
 
     def __init__(self, costs: Costs, masks: Sequence[int], degrees: Array) -> None:

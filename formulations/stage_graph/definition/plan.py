@@ -13,18 +13,12 @@ from instances.rules import NodeId, Rule, Whole
 class Stage:
     """Operators that run together, in replicas, with one schedule.
 
-    Parameters
-    ----------
-    nodes
-        Indices of the operators.
-    devices
-        All of the stage: r replicas of t devices each.
-    microbatch, k, in_flight
-        b samples of a micro-batch; k of the kFkB schedule; i samples that the schedule keeps in flight at most.
-    device_ids
-        The devices themselves where the instance has a device graph, else empty.
-    tp_degree
-        t, the devices that share each replica (tensor parallelism).
+    ``nodes``: indices of the operators.
+    ``devices``: all of the stage: r replicas of t devices each.
+    ``microbatch``, ``k``, ``in_flight``: b samples of a micro-batch; k of the kFkB schedule; i samples that the
+    schedule keeps in flight at most.
+    ``device_ids``: the devices themselves where the instance has a device graph, else empty.
+    ``tp_degree``: t, the devices that share each replica (tensor parallelism).
     """
 
     nodes: tuple[int, ...]

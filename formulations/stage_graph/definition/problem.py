@@ -27,14 +27,8 @@ def data_edges(instance: StageGraph, stages: Iterable[Stage]) -> tuple[tuple[int
 def evaluate(instance: StageGraph, plan: StagePlan) -> float:
     """Seconds per sample (TPS) of the slowest stage, or seconds of an iteration, as the instance's objective says.
 
-    Raises
-    ------
-    ValueError
-        If the plan has no stage, or breaks a rule that its cost needs.
-
-    Source
-    ------
-    GraphPipe, Equation 1.
+    `ValueError` if the plan has no stage, or breaks a rule that its cost needs.
+    Source: GraphPipe, Equation 1.
     """
     if not plan.stages or _structure(instance, plan):
         raise ValueError("; ".join(map(str, _structure(instance, plan))) or "the plan has no stage")
@@ -71,10 +65,7 @@ def simulate(instance: StageGraph, plan: StagePlan) -> GraphTrace:
 def iteration_s(instance: StageGraph, plan: StagePlan) -> float:
     """Seconds of a simulated iteration and the slowest all-reduce.
 
-    Raises
-    ------
-    ValueError
-        If the stages wait for each other, as they keep too few samples in flight.
+    `ValueError` if the stages wait for each other, as they keep too few samples in flight.
     """
     trace = simulate(instance, plan)
     if trace.stuck:
@@ -115,10 +106,8 @@ def pass_times(instance: StageGraph, plan: StagePlan, stage: int) -> tuple[float
     The fullest replica sets the pace (`replica_samples`). Nothing overlaps: the stage's tensors come in and go out one
     after another, and so do the all-reduces among the devices that share a replica.
 
-    Source
-    ------
-    Of tensor parallelism Piper, section 3.6 (X.p) and Appendix B, as `_message_s` says. GraphPipe names no more than "a
-    subroutine of applying tensor parallelism" (section 8).
+    Source: Of tensor parallelism Piper, section 3.6 (X.p) and Appendix B, as `_message_s` says. GraphPipe names no more
+    than "a subroutine of applying tensor parallelism" (section 8).
     """
     own = plan.stages[stage]
     samples, shards = replica_samples(own.microbatch, own.replicas), shards_of(instance, own)
@@ -155,9 +144,8 @@ def _message_s(instance: StageGraph, plan: StagePlan, own: Stage, edge: int, sam
     One device of a replica has it or its gradient from outside and spreads it among those that share the operator: for
     each byte they take `Shard.spread_inputs` or ``spread_outputs`` bytes besides. The latency counts once.
 
-    Source
-    ------
-    Of tensor parallelism Piper, Appendix B: c(u, v) + X.c^fw(u, v) and c(v, w) + X.c^bw(v, w), in section 4 twice each.
+    Source: Of tensor parallelism Piper, Appendix B: c(u, v) + X.c^fw(u, v) and c(v, w) + X.c^bw(v, w), in section 4
+    twice each.
     """
     source, target = instance.edges[edge].source, instance.edges[edge].target
     if (source in own.nodes) == (target in own.nodes):
@@ -206,10 +194,8 @@ def memory_bytes(instance: StageGraph, stage: Stage) -> float:
     A sample keeps the operators' activations and the tensors that come in from other stages, whole on each of the
     devices that share a replica. The samples are those that `pass_times` counts, once for each micro-batch in flight.
 
-    Source
-    ------
-    The paper gives no formula (Equation 2 names a function alone): this project's choice. Of tensor parallelism Piper,
-    section 3.6: each device begins "with a full copy of each input activation".
+    Source: The paper gives no formula (Equation 2 names a function alone): this project's choice. Of tensor parallelism
+    Piper, section 3.6: each device begins "with a full copy of each input activation".
     """
     shards = shards_of(instance, stage)
     weights = math.fsum(shard.weight_bytes for shard in shards)

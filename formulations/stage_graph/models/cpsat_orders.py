@@ -150,10 +150,7 @@ def model_of(instance: StageGraph, watch: Watch | None = None, *, complete: bool
 
     `formulations.modelling.solve_model.Stopped` once ``watch`` is stopped.
 
-    Raises
-    ------
-    SizeError
-        If there are too many passes.
+    `SizeError` if there are too many passes.
     """
     if (reason := warm_ups_too_many(instance)) is not None:
         raise SizeError(reason)

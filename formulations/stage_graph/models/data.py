@@ -27,17 +27,12 @@ Units = list[int]
 class Data:
     """What the model is about.
 
-    Parameters
-    ----------
-    groups
-        Micro-batch sizes. Of several groups, of one size each, a plan takes one. A group of several is a relaxation of
-        all their plans together: each cost is the least of theirs, nothing has a depth, and solutions are no plans.
-    scale, high
-        Units of time per sample; no plan of interest takes more than ``high`` of them.
-    declared
-        Whether plans may keep more samples in flight than they must.
-    is_beaten
-        Whether ``high`` is that of a known plan.
+    ``groups``: micro-batch sizes. Of several groups, of one size each, a plan takes one. A group of several is a
+    relaxation of all their plans together: each cost is the least of theirs, nothing has a depth, and solutions are no
+    plans.
+    ``scale``, ``high``: units of time per sample; no plan of interest takes more than ``high`` of them.
+    ``declared``: whether plans may keep more samples in flight than they must.
+    ``is_beaten``: whether ``high`` is that of a known plan.
     """
 
     instance: StageGraph

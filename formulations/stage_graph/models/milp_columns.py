@@ -80,18 +80,11 @@ class Column(NamedTuple):
 class Data:
     """Columns (n, d, r, b) of ``instance``.
 
-    Parameters
-    ----------
-    masks
-        The operators of set n, as bits: a convex set for each tensor-parallel degree that all of them declare.
-    time
-        TPS(n, b, r) of each column, in units of ``unit`` seconds per sample.
-    sizes
-        Micro-batch sizes to choose from.
-    tp_degrees
-        That of set n.
-    is_flat
-        Whether the columns hold at every depth: then all of them have depth 1, and nothing is said of depths.
+    ``masks``: the operators of set n, as bits: a convex set for each tensor-parallel degree that all of them declare.
+    ``time``: TPS(n, b, r) of each column, in units of ``unit`` seconds per sample.
+    ``sizes``: micro-batch sizes to choose from.
+    ``tp_degrees``: that of set n.
+    ``is_flat``: whether the columns hold at every depth: then all of them have depth 1, and nothing is said of depths.
     """
 
     instance: StageGraph

@@ -47,21 +47,13 @@ def solve_graphpipe(
 ) -> Answer[StagePlan]:
     """GraphPipe: series-parallel decomposition; one micro-batch size and 1F1B, or what the instance's schedule allows.
 
-    Parameters
-    ----------
-    any_degree
-        Data-parallel degrees need not be powers of two.
-    rank
-        Of the plans of a part of the graph that meet the target, the one with the fewest samples ``in-flight`` at its
-        source stage is kept (section 5: "the number of in-flight micro-batches for the source stage [...] is
-        minimized"), or the one with the least peak ``memory`` (the comment on PickBetter in Algorithm 1).
-    terminals
-        Who owns an operator at which branches fork or join: one ``branch`` may (as in the paper's example), or only the
-        enclosing ``series``.
-
-    Source
-    ------
-    GraphPipe, Algorithm 1, by default in its default configuration (section 6).
+    ``any_degree``: data-parallel degrees need not be powers of two.
+    ``rank``: of the plans of a part of the graph that meet the target, the one with the fewest samples ``in-flight`` at
+    its source stage is kept (section 5: "the number of in-flight micro-batches for the source stage [...] is
+    minimized"), or the one with the least peak ``memory`` (the comment on PickBetter in Algorithm 1).
+    ``terminals``: who owns an operator at which branches fork or join: one ``branch`` may (as in the paper's example),
+    or only the enclosing ``series``.
+    Source: GraphPipe, Algorithm 1, by default in its default configuration (section 6).
     """
     costs = Costs(least_machine(instance))
     order = decompose(costs)
@@ -92,9 +84,8 @@ def solve_pipedream(
 ) -> Answer[StagePlan]:
     """PipeDream: a chain of all operators, a sequential pipeline with 1F1B; ``rank`` as in `solve_graphpipe`.
 
-    Source
-    ------
-    GraphPipe, section 7.1: linearised, all cuts tried, 1F1B; the same costs and the same search as ``graphpipe``.
+    Source: GraphPipe, section 7.1: linearised, all cuts tried, 1F1B; the same costs and the same search as
+    ``graphpipe``.
     """
     costs = Costs(least_machine(instance))
     try:

@@ -13,10 +13,7 @@ from formulations.stage_graph.paper.program import Program
 class Tables(StageTables):
     """Arrays over a program as ``kernels`` take them.
 
-    Attributes
-    ----------
-    moves
-        Transitions of each state; their stages are indices into ``masks``.
+    ``moves``: Transitions of each state; their stages are indices into ``masks``.
     """
 
     def __init__(self, costs: Costs, program: Program, degrees: Sequence[int]) -> None:
@@ -41,12 +38,9 @@ class Tables(StageTables):
 class Columns:
     """The same by columns: r replicas of t devices, those of fewer devices first; ``degrees`` are r.
 
-    Attributes
-    ----------
-    devices, replicas, tp_degrees
-        Of each column.
-    base, kept, costs
-        As of `StageTables`, for each stage and column; what stages cost at each tensor-parallel degree.
+    ``devices``, ``replicas``, ``tp_degrees``: of each column.
+    ``base``, ``kept``, ``costs``: As of `StageTables`, for each stage and column; what stages cost at each
+    tensor-parallel degree.
     """
 
     def __init__(self, tables: StageTables, degrees: Sequence[int]) -> None:

@@ -127,10 +127,7 @@ def _signature(costs: Costs, branch: tuple[int, ...], tail: tuple[int, ...]) -> 
 class EqualBranches:
     """The program of an instance; arrays are laid out once.
 
-    Raises
-    ------
-    UnsuitableError
-        If the model has another structure, or too many upsets.
+    `UnsuitableError` if the model has another structure, or too many upsets.
     """
 
     def __init__(self, costs: Costs, watch: Watch, max_pairs: int = MAX_PAIRS) -> None:

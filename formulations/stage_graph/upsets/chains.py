@@ -38,17 +38,10 @@ class TooManyError(Exception):
 class Chains:
     """Upsets and the sets between them; all arrays are laid out once.
 
-    Parameters
-    ----------
-    groups
-        Operators (as bitsets, in a topological order) that stay together; each operator by itself for an exact search.
-    most_pairs
-        More pairs of nested upsets are not laid out.
-
-    Raises
-    ------
-    TooManyError
-        If there are too many upsets, pairs or sets.
+    ``groups``: operators (as bitsets, in a topological order) that stay together; each operator by itself for an exact
+    search.
+    ``most_pairs``: more pairs of nested upsets are not laid out.
+    `TooManyError` if there are too many upsets, pairs or sets.
     """
 
     #: Every set waits for the one before it.

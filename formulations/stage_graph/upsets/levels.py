@@ -31,10 +31,7 @@ MAX_OPTIONS = 1_000_000
 class Levels(Chains):
     """Chains of upsets whose differences are levels: stages without a tensor between them.
 
-    Raises
-    ------
-    TooManyError
-        If there are too many upsets, or ways to split a level into stages.
+    `TooManyError` if there are too many upsets, or ways to split a level into stages.
     """
 
     sequential = False

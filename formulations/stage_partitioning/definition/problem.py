@@ -52,9 +52,7 @@ def carried_bytes(instance: StageInstance, stage: Stage) -> list[float]:
     A tensor that several layers keep is in each of their stages once. Where the first of its layers is not in the
     stage, the first one that is there counts it, if it runs with one of the tensor's TMPCs.
 
-    Source
-    ------
-    This project: what `planner run` holds.
+    Source: This project: what `planner run` holds.
     """
     inside, found = set(stage.nodes), []
     for tensor in instance.shared_activations:
@@ -67,9 +65,7 @@ def carried_bytes(instance: StageInstance, stage: Stage) -> list[float]:
 def time_terms(instance: StageInstance, stage: Stage) -> dict[str, list[float]]:
     """What a stage spends its time per sample on: computing, transfers across its boundary, synchronised weights.
 
-    Source
-    ------
-    Piper, section 4, "TPS of a fixed configuration". The released program charges the data-parallel
+    Source: Piper, section 4, "TPS of a fixed configuration". The released program charges the data-parallel
     synchronisation once per batch of N micro-batches: 4 (d-1)/d w / (N B) instead of 4 (d-1)/d^2 w / B.
     """
     inside = set(stage.nodes)
@@ -100,19 +96,9 @@ def stage_time(instance: StageInstance, stage: Stage) -> float:
 def evaluate(instance: StageInstance, plan: StagePlan) -> float:
     """Time per sample of a plan, in the instance's time unit: the slowest stage.
 
-    Parameters
-    ----------
-    instance, plan
-        ``violations(instance, plan)`` must be empty.
-
-    Raises
-    ------
-    ValueError
-        If the plan names a node or TMPC that the instance does not have, or has no stage.
-
-    Source
-    ------
-    Piper, section 3.2.
+    ``instance``, ``plan``: ``violations(instance, plan)`` must be empty.
+    `ValueError` if the plan names a node or TMPC that the instance does not have, or has no stage.
+    Source: Piper, section 3.2.
     """
     if not plan.stages:
         raise ValueError("the plan has no stage")

@@ -193,11 +193,8 @@ def iteration(instance: StrategyInstance, plan: StrategyPlan) -> Iteration:
 def evaluate(instance: StrategyInstance, plan: StrategyPlan) -> float:
     """Time of one iteration, which is a batch of N micro-batches, in the instance's time unit.
 
-    Raises
-    ------
-    ValueError
-        If the plan names a node or TMPC that the instance does not have, its chunks are not p V, or the schedule has no
-        order for its numbers.
+    `ValueError` if the plan names a node or TMPC that the instance does not have, its chunks are not p V, or the
+    schedule has no order for its numbers.
     """
     ran = iteration(instance, plan)
     if instance.overlaps_gradients:

@@ -110,10 +110,8 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     the batch and scatters gradients behind it: both are held whole besides the shares. Behind the passes 2 g c are sent
     at level 0, (1 + g) c above it (and sums among groups), so what is sent in the last pass counts twice.
 
-    Source
-    ------
-    Rajbhandari et al. 2020, sections 5.1 to 5.3 and 7 (ZeRO, stages 1 to 3); in a pipeline, at level 2 Galvatron 2.4.0
-    with ``--no_async_grad_reduce`` (core/runtime/pipeline/pipeline.py), at level 3 torchtitan 0.3.0
+    Source: Rajbhandari et al. 2020, sections 5.1 to 5.3 and 7 (ZeRO, stages 1 to 3); in a pipeline, at level 2
+    Galvatron 2.4.0 with ``--no_async_grad_reduce`` (core/runtime/pipeline/pipeline.py), at level 3 torchtitan 0.3.0
     (distributed/fsdp.py) and torch.distributed.pipelining.
     """
     found = of_sequences(layer.tmpcs.get(t, ()), by.sequences)
