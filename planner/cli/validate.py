@@ -57,6 +57,7 @@ def validate_command(
     from planner.display.progress import progress_bar
     from planner.experiments.validation.run import validate
     from planner.files.choices import split
+    from planner.files.read import STANDARD, read_named
     from planner.files.rows import is_columnar
     from planner.process.signals import defer
 
@@ -69,6 +70,8 @@ def validate_command(
         view.note(f"no pictures: {why_no_pictures()}")
     if not is_columnar():
         view.note(f"{out}/rows.jsonl is JSON lines: parquet needs pyarrow (pip install '.[columnar]')")
+    if STANDARD in instances:
+        read_named(STANDARD)  # it may wait for its writer: a signal still ends that
     with defer():
         with progress_bar(view.quiet, "instances") as listen:
             found = validate(

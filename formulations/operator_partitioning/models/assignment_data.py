@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from formulations.operator_partitioning.costs.shapes import shortage
 from formulations.operator_partitioning.definition.problem import all_reduce_seconds, microbatches_each
+from instances.errors import InstanceError
 from instances.graph import adjacency
 from instances.problems.operator_partitioning import OperatorInstance
 
@@ -125,8 +127,10 @@ class Data:
 
 
 def data_of(instance: OperatorInstance) -> Data:
-    """The numbers of an instance with a given S."""
+    """The numbers of an instance with a given S; `InstanceError` where it plainly has no plan (`shortage`)."""
     assert instance.num_stages is not None
+    if (reason := shortage(instance)) is not None:
+        raise InstanceError(reason)
     count, after = len(instance.operators), adjacency(len(instance.operators), instance.edges)[0]
     seconds = {t: tensor.volume_bytes / instance.bandwidth_bytes_per_s for t, tensor in enumerate(instance.tensors)}
     send_s = {t: each for t, each in seconds.items() if each}
