@@ -127,16 +127,17 @@ class Data:
 
 
 def data_of(instance: OperatorInstance) -> Data:
-    """The numbers of an instance with a given S; `InstanceError` where it plainly has no plan (`shortage`)."""
+    """The numbers of an instance with a given S; `InstanceError` where stages have no number of replicas to choose."""
     assert instance.num_stages is not None
-    if (reason := shortage(instance)) is not None:
-        raise InstanceError(reason)
     count, after = len(instance.operators), adjacency(len(instance.operators), instance.edges)[0]
     seconds = {t: tensor.volume_bytes / instance.bandwidth_bytes_per_s for t, tensor in enumerate(instance.tensors)}
     send_s = {t: each for t, each in seconds.items() if each}
     devices, least = instance.num_devices, 0 if instance.at_most else 1
     trains = instance.training is not None and instance.memory_bytes is not None
     feeding = [v for v in range(count) if after[v] and trains]
+    numbers = range(0) if devices is None else range(least, devices + 1 - least * (instance.num_stages - 1))
+    if devices is not None and not any(numbers):
+        raise InstanceError(shortage(instance))
     return Data(
         instance,
         after,
@@ -144,7 +145,7 @@ def data_of(instance: OperatorInstance) -> Data:
         send_s=send_s,
         single=[t for t in send_s if len(instance.tensors[t].targets) == 1],
         several=[t for t in send_s if len(instance.tensors[t].targets) > 1],
-        numbers=range(0) if devices is None else range(least, devices + 1 - least * (instance.num_stages - 1)),
+        numbers=numbers,
         feeding=feeding,
         awaiting={(v, k): w for v in feeding if _recomputes(instance) for k, w in enumerate(after[v])},
     )
