@@ -52,8 +52,6 @@ def _line(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.errno in _FULL:
         rule = "a disk with room (df, ulimit -f), also for temporary files (TMPDIR)"
         return f"{error.filename or 'a file'} is {error.strerror!r}; expected {rule}"
-    if isinstance(error, EOFError | ValueError) and (file := _damaged_file(error)) is not None:
-        return f"{file} is {said!r}; expected whole bytecode: remove the folders __pycache__ (they are made anew)"
     return None
 
 
@@ -62,16 +60,6 @@ def _is_short(error: BaseException) -> bool:
     if isinstance(error, RuntimeError) and said == "can't start new thread":
         return True
     return isinstance(error, ImportError | OSError) and any(words in said for words in _UNLOADED)
-
-
-def _damaged_file(error: BaseException) -> str | None:
-    """The file of bytecode that was being read, if the error arose there."""
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_name == "_compile_bytecode":
-            return str(trace.tb_frame.f_locals.get("bytecode_path"))
-        trace = trace.tb_next
-    return None
 
 
 def _limit(name: str) -> int | None:

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,22 +111,6 @@ def test_a_pipe_that_nobody_reads_is_one_line(name: str, tmp_path: Path, capsys:
     shown = capsys.readouterr()
     assert shown.err.splitlines()[-1].endswith("expected a file that can be written (nobody reads it)")
     assert shown.out or name in FILE_ONLY or name.startswith("events")
-
-
-def test_a_slow_reader_of_a_pipe_gets_more_than_it_holds(tmp_path: Path) -> None:
-    pipe, content, received = tmp_path / "pipe", b"x" * 2**20, list[bytes]()
-    os.mkfifo(pipe)
-
-    def read_late() -> None:
-        with pipe.open("rb") as reader:
-            time.sleep(0.5)
-            received.append(reader.read())
-
-    late = threading.Thread(target=read_late, daemon=True)
-    late.start()
-    write_atomically(pipe, content)
-    late.join(timeout=60)
-    assert received == [content]
 
 
 def test_a_pipe_is_waited_for_until_its_reader_comes(tmp_path: Path, capsys: Any) -> None:

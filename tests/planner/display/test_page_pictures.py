@@ -1,6 +1,5 @@
 """Every kind of picture is drawn for the page: the marks, numbers and names that its data have, and no others."""
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -243,15 +242,6 @@ def test_no_link_lies_under_another_device_or_link() -> None:
     assert min(each["y"] for each in over) == pytest.approx(-0.4)
 
 
-@pytest.mark.slow
-def test_devices_that_are_too_small_have_no_numbers() -> None:
-    def written(count: int) -> int:
-        chart = only(Network("Row", [Place(each, each, 0, 0, 0) for each in range(count)], [], STAGE))
-        return len(re.findall(r'"bold"[^>]*>0<', drawn(chart)))
-
-    assert (written(8), written(40)) == (8, 0)
-
-
 def test_no_arc_goes_through_a_name() -> None:
     through, above, own = [(0.0, -1.0), (2.0, 0.0)], [(0.0, -2.0), (2.0, -1.0)], [(0.0, 0.0), (1.0, 0.0)]
     assert not graphs._is_free((1.0, 0.0), [above, through]) and graphs._is_free((1.0, 0.0), [above, own])
@@ -272,13 +262,6 @@ def test_machines_and_the_stages_of_a_matrix_have_their_names() -> None:
     chart = only(EXAMPLES[5])
     assert (chart.spec["width"], chart.spec["height"]) == ("@square", "@inside")
     assert [(row["label"], row["middle"]) for row in chart.datasets["stages"]] == [("0", 1.0), ("▼1", 2.5)]
-
-
-def test_a_column_is_kept_once_for_all_charts() -> None:
-    columns = Columns()
-    first, second = (columns.of(only(EXAMPLES[0])) for _ in range(2))
-    assert first["data"] == second["data"]
-    assert columns.kept[first["data"]["items"]["name"]] == ("a", "b", "c", "d")
 
 
 def test_plans_side_by_side_have_one_unit() -> None:

@@ -10,21 +10,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-import planner
-from formulations import FAMILIES
 from formulations.contract.figures.plan_figures import Arc, Graph, Item, Node, Passes, Stack, Strip, Task, stages_of
-from instances.catalog.catalog import CATALOG
 from planner.cli.app import main
 from planner.display import plots
 from planner.display.layers import place_in_layers
 from planner.display.plots.chart import Chart
-from planner.display.plots.panels import panels
 from planner.results.events import Event
 
 pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
 
-#: Catalog entries that would take seconds.
-LARGE = ("bert32", "bert", "gpt", "gpt3-175b", "mmt", "dlrm")
 
 EVENTS = [
     Event("p", "i", "a", 0.1, None, 1.0),
@@ -126,24 +120,6 @@ def test_a_long_edge_goes_around_the_nodes_between() -> None:
     found = place_in_layers(Graph("", nodes, [Arc(0, 1), Arc(1, 2), Arc(0, 2)], stages_of([1.0])))
     if importlib.util.find_spec("igraph") is not None:
         assert found.routes[2][1][1] != found.places[1][1]
-
-
-#: By default those with the most kinds of pictures; what a chart holds is tested by the kind (`test_page_pictures`).
-DRAWN = ("pipeline_placement",)
-
-
-@pytest.mark.parametrize(
-    "family",
-    [pytest.param(each, id=each.name, marks=() if each.name in DRAWN else pytest.mark.slow) for each in FAMILIES],
-)
-def test_every_picture_of_a_plan_can_be_drawn(family: Any) -> None:
-    name = next(entry.name for entry in CATALOG.values() if entry.family == family.name and entry.name not in LARGE)
-    instance = planner.load(name)
-    result = planner.solve(instance, limits=planner.Limits(time_s=5))
-    found = panels(instance, result.plan)
-    assert found and all(chart.title and any(chart.datasets.values()) for chart in found)
-    whole = ElementTree.fromstring(plots.Sheet(found).svg())
-    assert sum(1 for each in whole.iter() if each.tag.endswith("path")) > len(found)
 
 
 def test_solve_draws_its_plan_and_crosscheck_gap_over_time(tmp_path: Path) -> None:
