@@ -48,7 +48,7 @@ ORDERS = ("auto", "replica-major", "stage-major", "longest-ring-first")
 #: Devices by their number; or first the one with the fastest link to the device of the last node before that the next
 #: one exchanges anything with.
 DEVICE_ORDERS = ("adjacent", "number")
-#: What is settled together is assigned together; another order is closer to Table 2 (findings, Parmesan, section 5).
+#: What is settled together is assigned together; Table 2 does not decide it (findings, Parmesan, section 5).
 ORDER, DEVICE_ORDER = ORDERS[0], DEVICE_ORDERS[0]
 #: Seconds between checks whether a search should end.
 _POLL_S = 0.02

@@ -28,7 +28,8 @@ from planner.process.errors import UsageError
 
 def validate_command(
     instances: Annotated[
-        list[str], argument("SOURCE", "file, rows, folder, pattern, or NAME:PARAMETER=A..B", complete=entries)
+        list[str],
+        argument("SOURCE", "file, rows, folder, pattern, NAME:PARAMETER=A..B or PROBLEM:KEY=N", complete=entries),
     ],
     out: Annotated[str, option("DIR", "folder of results; resumed")],
     methods: Annotated[

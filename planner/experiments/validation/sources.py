@@ -1,8 +1,9 @@
 """From what a user names to many instances: files of rows, folders, patterns of names, catalog entries that are drawn.
 
-A source is, in this order: ``NAME:PARAMETER=VALUES,...`` of a catalog entry or its bare name; a file that is there; a
-folder, of which every file is read, or the population if a validation wrote it; a pattern such as ``'runs/*.json'``;
-anything else that `planner.load` takes.
+A source is, in this order: ``NAME:PARAMETER=VALUES,...`` of a catalog entry or its bare name; ``PROBLEM:KEY=N,...`` or
+a problem's bare name, of which small instances are drawn as for `planner mine`; a file that is there; a folder, of
+which every file is read, or the population if a validation wrote it; a pattern such as ``'runs/*.json'``; anything else
+that `planner.load` takes.
 
 Of ``'bert:layers=4..48,hidden-size=1024|2048,memory=8GiB..40GiB'``, ``LOW..HIGH`` is a range (whole numbers where both
 ends are), ``A|B`` a choice, anything else the one value. Parameters of the entry and overrides of its problem can be
@@ -18,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import formulations
+from formulations.contract.family import Family
 from instances.errors import InstanceError
-from instances.parameters import MAX_COUNT, Setting
+from instances.parameters import MAX_COUNT, Setting, parse_count
 from planner.files.load import COMMA, catalog, family_of, load, read_declared
 from planner.files.rows import SUFFIXES, count_rows, read_rows
 from planner.process.errors import UsageError
@@ -81,6 +83,9 @@ def members(
         if drawn is not None:
             yield from _draw(drawn, count, seed)
             continue
+        if not names_only and (family := _problem(source)) is not None:
+            yield from _draw_small(source, family, count, seed)
+            continue
         sizes = {file: count_rows(Path(file)) if file.endswith(SUFFIXES) else 1 for file in _files(source)}
         total = sum(sizes.values())
         if not total:
@@ -96,6 +101,8 @@ def first_name(source: str) -> str:
     drawn = generator(source)
     if drawn is not None:
         return drawn.entry
+    if (family := _problem(source)) is not None:
+        return next(name for name, entry in catalog().items() if entry.family == family.name)
     file = next(iter(_files(source)))
     return f"{file}#0" if file.endswith(SUFFIXES) else file
 
@@ -121,6 +128,33 @@ def _draw(drawn: "Generator", count: int | None, seed: int) -> Iterator[Member]:
         return
     draws = drawn.draws(count or 1, seed) if drawn.varies else drawn.draws(1, seed)
     yield from (Member(drawn.entry, settings, drawn.values(settings)) for settings in draws)
+
+
+def _problem(source: str) -> Family[Any, Any] | None:
+    """The problem that a source names, if it has small random instances."""
+    family = formulations.family_named(source.partition(":")[0])
+    return None if family is None or family.mining is None else family
+
+
+def _draw_small(source: str, family: Family[Any, Any], count: int | None, seed: int) -> Iterator[Member]:
+    """So many small random instances of whole numbers, within the limits that a source has."""
+    assert family.mining is not None
+    space, limits = family.mining(), {}
+    for part in filter(None, source.partition(":")[2].split(",")):
+        name, _, value = (each.strip() for each in part.partition("="))
+        if name not in space.limits:
+            raise UsageError.unknown("parameter", name, space.limits)
+        try:
+            limits[name] = parse_count(value)
+        except ValueError as rule:
+            raise UsageError.at(name, value, str(rule)) from None
+    if count is None:
+        raise UsageError(f"--count is missing; expected how many instances of {source} to draw")
+    genes, rng = space.genes({**space.limits, **limits}), random.Random(seed)
+    for number in range(count):
+        while (instance := genes.build(genes.random(rng))) is None:
+            pass
+        yield Member(f"{source}#{number}", content=family.to_json(instance))
 
 
 def _files(source: str) -> list[str]:

@@ -123,6 +123,20 @@ def test_what_is_drawn_of_a_generator_with_a_seed_differs() -> None:
     assert [each.name for each in members(["knapsack"])] == ["knapsack"]
 
 
+def test_small_instances_of_a_problem_are_drawn_within_its_limits(run: Run) -> None:
+    """Those of `planner mine`: whole numbers, each seed its own, fewer the beginning of more; overrides go before."""
+    source = "stage_graph:nodes=3,devices=2"
+    found = [each.load(None, {"schedule": "per-stage"}) for each in members([source], 30, 1)]
+    assert {each.num_devices for each in found} == {1, 2} and {len(each.operators) for each in found} == {1, 2, 3}
+    assert {each.schedule for each in found} == {"per-stage"} and len({str(each) for each in found}) > 25
+    nine, other = (
+        [each.load(None, {"schedule": "per-stage"}) for each in members([source], 9, seed)] for seed in (1, 2)
+    )
+    assert nine == found[:9] and other != nine
+    given = ["--count", "20", "--methods", "graphpipe", "--schedule", "per-stage", "--against", "configurations"]
+    assert run("validate", source, *given, "--out", "run", "--quiet")[0] == 0
+
+
 def test_flags_that_are_drawn_are_spelled_as_flags() -> None:
     found = {each.origin for each in members(["bert:forward-only=true|false"], 12)}
     assert found == {"bert --forward-only", "bert"}
@@ -133,6 +147,9 @@ def test_flags_that_are_drawn_are_spelled_as_flags() -> None:
     [
         ("bert:layers=4..8", "--count is missing; expected how many instances"),
         ("knapsack:nodes=4", "--count is missing"),
+        ("stage_graph:nodes=4", "--count is missing; expected how many instances of stage_graph:nodes=4"),
+        ("stage_graph:node=4", "parameter is 'node'; expected one of nodes"),
+        ("stage_graph:nodes=0", "nodes is '0'; expected an integer"),
         ("bert:layer=4..8", "parameter is 'layer'; expected one of layers"),
         ("bert:layers", "SOURCE is 'bert:layers'; expected bert:PARAMETER=VALUES,..., each parameter once"),
         ("bert:", "each parameter once"),
@@ -186,11 +203,8 @@ def test_a_row_file_that_was_cut_is_one_line_whatever_the_sample(run: Run, sampl
 
 
 def test_the_first_name_of_a_source_is_an_instance(rows: Path) -> None:
-    assert [first_name(each) for each in ("bert:layers=1..2", "seven.jsonl", "chain8")] == [
-        "bert",
-        "seven.jsonl#0",
-        "chain8",
-    ]
+    named = ("bert:layers=1..2", "seven.jsonl", "chain8", "mesh_tiling:nodes=2")
+    assert [first_name(each) for each in named] == ["bert", "seven.jsonl#0", "chain8", "mesh"]
     with pytest.raises(UsageError):
         list(members(["seven.jsonl"], 0))
 
@@ -231,8 +245,6 @@ def test_a_range_of_seeds_is_an_instance_for_each() -> None:
     assert all(set(each.drawn) == {"devices"} for each in found), "a seed is no parameter of what is lost by"
     again = [each.overrides["seed"] for each in members(["random-layers:seed=3..7"], 7)]
     assert again == ["3", "4", "5", "6", "7", "3", "4"]
-    assert len({each.overrides["seed"] for each in members(["random-layers:layers=4"], 20)}) > 15, (
-        "drawn without a range"
-    )
+    assert len({each.overrides["seed"] for each in members(["random-layers:layers=4"], 20)}) > 15, "without a range"
     with pytest.raises(UsageError, match="--seed"):
         list(members(["random-layers:seed=x..7"]))

@@ -110,6 +110,26 @@ def test_numbers_that_claims_call_printed_have_an_origin(made: Any) -> None:
     assert constants == known and len(known) > 10
 
 
+def measured(path: Path) -> set[str]:
+    """Numbers of a page's prose, or of a notebook's cells of text: shares, factors, times, rates, counts, thousands."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        text = "\n".join(cell for cell in text.split("\n# %%") if cell.startswith(" [markdown]"))
+    prose = re.sub(r"\s*\n# ?|\s+", " ", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    with_unit = rf"(?<![\w.,]){NUMBER}(?= (?:%|times|m?s\b|samples/s|tokens/s|of \d))"
+    return {*re.findall(rf"{with_unit}|\b\d{{1,3}}(?:,\d{{3}})+\b", prose)}
+
+
+def test_the_readme_and_each_notebook_state_what_one_finding_has(made: Any) -> None:
+    """Or what the page's own samples show, which another test executes."""
+    sections = [*made.sections((DOCS / "findings.md").read_text()).values()]
+    pages = {path: measured(path) for path in (ROOT / "README.md", *sorted((ROOT / "notebooks").glob("*.py")))}
+    for path, found in pages.items():
+        samples = "".join(re.findall("```.*?```", path.read_text(), re.DOTALL))
+        assert any(found <= {*re.findall(NUMBER, text)} for text in (*sections, samples)), (path.name, found)
+    assert pages[ROOT / "notebooks" / "03_knapsack_census.py"] >= {"332", "246,762", "26", "23.6", "2.5"}
+
+
 def test_every_record_is_used_and_the_page_has_all(made: Any) -> None:
     sections = made.sections((DOCS / "findings.md").read_text())
     modules = dict(claim_modules())
