@@ -33,7 +33,7 @@ def test_stories_are_numbered_and_listed() -> None:
 
 
 @each
-def test_the_pair_says_the_same(script: Path) -> None:
+def test_the_pair_says_the_same_and_keeps_no_output(script: Path) -> None:
     paired = [(each["cell_type"], "".join(each["source"])) for each in cells_of(script)]
     begun = [each.partition("\n") for each in re.split(r"^# %%", script.read_text(), flags=re.MULTILINE)[1:]]
     written = [
@@ -41,10 +41,6 @@ def test_the_pair_says_the_same(script: Path) -> None:
         for kind, _, text in begun
     ]
     assert paired == written and len(paired) > 5
-
-
-@each
-def test_no_output_is_kept(script: Path) -> None:
     assert all(not each.get("outputs") and each.get("execution_count") is None for each in cells_of(script))
 
 

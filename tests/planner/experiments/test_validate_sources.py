@@ -113,6 +113,8 @@ def test_a_catalog_entry_is_drawn_by_the_seed() -> None:
     instance: Any = member.load(None, {"devices": "3", "memory": "1GiB"})
     assert instance.num_devices == 3 and instance.memory_bytes == int(found[0]["memory"])
     assert member.origin.startswith(f"bert --layers {found[0]['layers']} --hidden-size")
+    flags = {each.origin for each in members(["bert:forward-only=true|false"], 12)}
+    assert flags == {"bert --forward-only", "bert"}
 
 
 def test_what_is_drawn_of_a_generator_with_a_seed_differs() -> None:
@@ -135,11 +137,6 @@ def test_small_instances_of_a_problem_are_drawn_within_its_limits(run: Run) -> N
     assert nine == found[:9] and other != nine
     given = ["--count", "20", "--methods", "graphpipe", "--schedule", "per-stage", "--against", "configurations"]
     assert run("validate", source, *given, "--out", "run", "--quiet")[0] == 0
-
-
-def test_flags_that_are_drawn_are_spelled_as_flags() -> None:
-    found = {each.origin for each in members(["bert:forward-only=true|false"], 12)}
-    assert found == {"bert --forward-only", "bert"}
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ def test_every_record_is_used_and_the_page_has_all(made: Any) -> None:
 def test_every_claim_has_a_verdict_with_numbers_of_its_finding(made: Any) -> None:
     """A number that is printed has its record where the finding does not have it."""
     assert sorted(filter(None, (verdict.name for verdict in VERDICTS))) == sorted(claim.name for claim in CLAIMS)
+    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS) and all(each.summary and each.paper for each in CLAIMS)
     assert all(verdict.kind in KINDS and (verdict.name or verdict.own_command) for verdict in VERDICTS)
     sections = made.sections((DOCS / "findings.md").read_text())
     for verdict in VERDICTS:
@@ -200,11 +201,6 @@ def test_a_number_that_the_section_lacks_is_named(made: Any) -> None:
         assert "no number" in lack
     [lack] = made.missing(finding, text.replace("![says", "![said"))
     assert "no line" in lack
-
-
-def test_names_are_unique() -> None:
-    names = [claim.name for claim in CLAIMS]
-    assert len(names) == len(set(names)) and all(claim.summary and claim.paper for claim in CLAIMS)
 
 
 def test_a_folder_without_the_inputs_is_refused(tmp_path: Path) -> None:
