@@ -254,16 +254,6 @@ def test_no_arc_goes_through_a_name() -> None:
     assert chart.title == "Graph (in circles: stages)"
 
 
-def test_machines_and_the_stages_of_a_matrix_have_their_names() -> None:
-    places = [Place(device, device % 2, device // 2, device // 2, device % 2) for device in range(4)]
-    chart = only(Network("Network", places, [], STAGE, ["fast", "slow"]))
-    assert [row["name"] for row in chart.datasets["machines"]] == ["fast", "slow"]
-    assert [row["label"] for row in chart.datasets["places"]] == ["0", "▼1", "0", "▼1"]
-    chart = only(EXAMPLES[5])
-    assert (chart.spec["width"], chart.spec["height"]) == ("@square", "@inside")
-    assert [(row["label"], row["middle"]) for row in chart.datasets["stages"]] == [("0", 1.0), ("▼1", 2.5)]
-
-
 def test_plans_side_by_side_have_one_unit() -> None:
     pictures = [Stack("Time", STAGE, {"": [each, 0.0]}, "time", "s") for each in (0.5, 2.0)]
     small, large = (Breakdown(draw=lambda own=own: (own,)) for own in pictures)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzzing import FOREIGN
 from thinned import thinned
 
 from instances import files
@@ -95,13 +94,6 @@ def test_compressed_files_are_read_and_written(run: Run) -> None:
     assert run("check", "chain.json.gz", "plan.json.gz")[0] == 0
     assert run("solve", "chain.json", "--exact", "--out", "plan.json.gz")[0] == 0
     assert Path("plan.json.gz").read_bytes() == first  # no date in it
-
-
-def test_the_name_of_a_compressed_foreign_file_is_that_of_the_plain_one(run: Run) -> None:
-    for name in ("some.json", "some.json.gz"):
-        data = json.dumps(FOREIGN["piper"]).encode()
-        Path(name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        assert json.loads(run("solve", name, "--json")[1])["instance"] == "some"
 
 
 def test_rows_of_compressed_files(run: Run) -> None:

@@ -346,13 +346,6 @@ def test_a_file_that_is_gone_is_still_known_to_this_process(bring: Bring, tmp_pa
     assert planner.solve(FOUR, method=method).objective == 2.0
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_a_pipe_is_no_file_to_wait_for(run: Run, problem: Any, tmp_path: Path, make: Callable[[str], None]) -> None:
-    make(f"{tmp_path}/mine.py")
-    code, out, err = run("solve", problem(), "--method", f"{tmp_path}/mine.py:solve")
-    assert (code, out) == (2, "") and "expected FILE.py:FUNCTION with a file that can be read" in err
-
-
 def test_a_plan_that_the_definition_cannot_judge_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(instance: Any, plan: Any) -> Any:
         raise TypeError("nobody\nhas thought of it")

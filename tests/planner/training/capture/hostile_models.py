@@ -2,9 +2,7 @@
 
 import ctypes
 import os
-import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -32,23 +30,12 @@ def sleeps() -> Any:
     return made()
 
 
-def stubborn() -> Any:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    while True:
-        pass
-
-
 def segfaults() -> Any:
     ctypes.string_at(0)
 
 
 def exits() -> Any:
     os._exit(0)
-
-
-def interrupts() -> Any:
-    raise KeyboardInterrupt("mine")
 
 
 class NoError(BaseException):
@@ -60,15 +47,6 @@ def unspeakable() -> Any:
     raise NoError
 
 
-def recurses() -> Any:
-    return recurses()
-
-
-def leaves_a_thread() -> Any:
-    threading.Thread(target=_stay).start()
-    return made()
-
-
 def leaves_a_process() -> Any:
     if not os.fork():
         os.setsid()
@@ -78,21 +56,6 @@ def leaves_a_process() -> Any:
         _stay()
     while not Path(LEFT).exists():
         time.sleep(0.01)
-    return made()
-
-
-def returns_twice() -> Any:
-    os.fork()
-    return made()
-
-
-def ends_its_parent() -> Any:
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(3600)
-
-
-def closes_everything() -> Any:
-    os.closerange(0, 256)
     return made()
 
 
@@ -113,33 +76,14 @@ def talks() -> Any:
     return made()
 
 
-class Sleeping(nn.Module):
-    def forward(self, x: Any) -> Any:
-        time.sleep(3600)
-        return x
-
-
 class Failing(nn.Module):
     def forward(self, x: Any) -> Any:
         segfaults()
         return x
 
 
-class Leaving(nn.Module):
-    def forward(self, x: Any) -> Any:
-        raise SystemExit(x.dim())
-
-
-def sleeps_in_a_layer() -> Any:
-    return made(Sleeping)
-
-
 def segfaults_in_a_layer() -> Any:
     return made(Failing)
-
-
-def leaves_in_a_layer() -> Any:
-    return made(Leaving)
 
 
 class Odd(nn.Linear):

@@ -60,24 +60,17 @@ def _left(folder: Path) -> list[int]:
 
 WORDS = {
     "sleeps": LATE,
-    "stubborn": LATE,
     "segfaults": ":segfaults: process was ended by SIGSEGV; expected a function that returns a model",
     "exits": ":exits: process ended with exit code 0; expected a function that returns a model",
-    "interrupts": ":interrupts: call is 'KeyboardInterrupt: mine (line ",
     "unspeakable": ":unspeakable: call is 'NoError: (an error without words) (line ",
-    "recurses": ":recurses: call is 'RecursionError: maximum recursion depth exceeded",
-    "ends_its_parent": ":ends_its_parent: process was ended by SIGKILL; expected a function that returns",
-    "closes_everything": ":closes_everything: process ended with exit code",
     "writes_everywhere": "reply of its process is",
-    "sleeps_in_a_layer": LATE,
     "segfaults_in_a_layer": ":segfaults_in_a_layer: process was ended by SIGSEGV",
-    "leaves_in_a_layer": ":leaves_in_a_layer: call is 'SystemExit: 2 (line ",
     "odd_parameters": "'LookupError: no parameters here (line ",
 }
 #: Those that the default tests have.
 CHEAP = ("import", "segfaults"), ("import", "sleeps"), ("run", "segfaults")
 #: They do what they like and return a model.
-RETURNING = ("leaves_a_thread", "leaves_a_process", "returns_twice", "talks")
+RETURNING = ("leaves_a_process", "talks")
 
 
 def _is_refused(call: Call, command: str, function: str) -> None:
