@@ -19,7 +19,10 @@ Argument = int | str
 RELATIONS = ("<=", ">=", "==")
 
 #: The grammar, in words.
-GRAMMAR = "a requirement such as num_stages <= 6 or not same_stage(3, 7), one a --require (planner list PROBLEM)"
+GRAMMAR = (
+    "a requirement such as num_stages <= 6 or not same_stage(3, 7), one a --require; names with blanks in quotes "
+    "(planner list PROBLEM)"
+)
 
 _TOKENS = re.compile(r"""\s*(?:(?P<name>[^\s()<>=!,"']+)|(?P<quoted>"[^"]*"|'[^']*')|(?P<sign><=|>=|==|=|<|>|[(),]))""")
 _PLAIN = re.compile(r"""[^\s()<>=!,"']+""")
