@@ -92,6 +92,7 @@ def test_zero_bubble_orders_at_their_memory(monkeypatch: pytest.MonkeyPatch) -> 
         if row["f_s"] == row["w_s"]:  # (p - 1) / 3 m, of two chunks the half
             part = 6 if row["order"] == "zb-v" else 3
             assert row["bubble"] == pytest.approx((row["devices"] - 1) / (part * row["microbatches"]))
+            assert row["device_bubble"] == pytest.approx(row["bubble"] if row["order"] == "zb-h1" else 0.0)
 
 
 @pytest.mark.slow
