@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from formulations.compiled import python_first
 from solvers.errors import UsageError
 
 
@@ -72,11 +73,15 @@ def uncompiled() -> Iterator[None]:
 
 @contextmanager
 def compiling(notice: Callable[[str], None] | None = None) -> Iterator[Compilation]:
-    """Count what is compiled, in any thread, while the context lasts; ``notice`` is called at the first kernel."""
+    """Count what is compiled, in any thread, while the context lasts; ``notice`` is called at the first kernel.
+
+    What attempts left uncompiled is compiled first.
+    """
     found = Compilation(notice)
     with _lock:
         _heard_by.append(found)
     try:
+        python_first.complete()
         yield found
     finally:
         with _lock:

@@ -1,21 +1,21 @@
 """How loops are compiled: for declared types, when their module is imported, and kept on disk where that is possible.
 
 A `kernel` is called from Python and takes the declared types alone: the last line of its module compiles it or loads it
-from the cache (`compile_kernels`), and no call ever compiles anything. An `inner` function is called by kernels only,
-and compiled with them.
+from the cache (`compile_kernels`), and no call compiles anything, but that of one which an attempt (`python_first`)
+left uncompiled. An `inner` function is called by kernels only, and compiled with them.
 """
 
 import pickle
 import re
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from formulations.compiled import compile_times
+from formulations.compiled import compile_times, python_first
 
 with compile_times.loading():
     from numba import config, njit, types
@@ -75,11 +75,15 @@ def kernel(*arguments: Any, counted: bool = True, **options: Any) -> Callable[[C
     return decorate
 
 
-def inner(counted: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator for a function that only kernels call (`kernel`): compiled with them, for the types they give it."""
+def inner(counted: bool = True, wraps: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator for a function that only kernels call (`kernel`): compiled with them, for the types they give it.
+
+    ``wraps``: its integers are meant to overflow.
+    """
 
     def decorate(function: Callable[..., Any]) -> Any:
         made = _dispatcher(function, {**_INNER, "_nrt": counted, **options})
+        made.wraps = wraps
         INNER.append(made)
         return made
 
@@ -96,8 +100,30 @@ def compile_kernels(module: str) -> None:
     """
     for made, arguments in KERNELS:
         if compile_times.wanted and made.py_func.__module__ == module:
+            if python_first.goes_on() and not (isinstance(made._cache, _Kept) and made._cache.is_kept(arguments, made)):
+                made._compile_for_args = partial(_first_call, made)  # what numba calls where nothing is compiled
+                python_first.left.append(_compile_rest)
+            else:
+                made.compile(arguments)
+                made.disable_compile()
+
+
+def _first_call(made: Any, *_arguments: Any) -> Any:
+    """What runs in place of a kernel that is not compiled: it as Python, or it once it is compiled."""
+    if python_first.goes_on():
+        return python_first.as_python(made)
+    _compile_rest()
+    return made
+
+
+def _compile_rest() -> None:
+    """Compile what `compile_kernels` left."""
+    for made, arguments in KERNELS:
+        if compile_times.wanted and made._can_compile and "_compile_for_args" in vars(made):
             made.compile(arguments)
             made.disable_compile()
+            del made._compile_for_args
+    python_first.left.clear()
 
 
 def is_cached(made: Any, arguments: tuple[Any, ...]) -> bool:
@@ -192,6 +218,13 @@ class _Kept(FunctionCache):  # type: ignore[misc]
         except OSError as error:
             compile_times.warn_not_cached(error)
         return None
+
+    def is_kept(self, sig: Any, made: Any) -> bool:
+        """Whether the index names a compiled function."""
+        try:
+            return self._index_key(sig, made.targetctx.codegen()) in self._cache_file._load_index()
+        except (OSError, EOFError, pickle.UnpicklingError):
+            return False
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         name = self._cache_file._load_index().get(self._index_key(sig, target_context.codegen()))

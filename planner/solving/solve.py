@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from formulations.compiled.compile_times import compiling
+from formulations.compiled.python_first import may_start_anew, python_first
 from formulations.contract.family import Answer, Claim, Family, Method, resolve
 from planner.files.load import family_of, validate
 from planner.files.settings import declared_options, expect_types, method_options
@@ -85,6 +86,44 @@ def solve(
     expect_types(method=method, exact=exact, limits=limits, options=options, listen=listen, notice=notice)
     limits = limits or Limits()
     instance = validate(instance)
+    held = _Held(listen)
+    found = python_first(lambda: _solve(instance, method, exact, limits, options, held.begin(), notice), limits.time_s)
+    held.pass_on()
+    return found
+
+
+class _Held:
+    """Keeps the events of a run as long as it may be done anew (`python_first`), and passes them on afterwards."""
+
+    def __init__(self, listen: Listen | None) -> None:
+        self._listen, self._kept = listen, list[Event]()
+
+    def begin(self) -> Listen | None:
+        """Forget the events of the run before; who listens to this one."""
+        self._kept.clear()
+        return self._listen and self._hold
+
+    def _hold(self, event: Event) -> None:
+        self._kept.append(event)
+        if not may_start_anew():
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        """Whoever listens receives what was kept."""
+        while self._kept and self._listen is not None:
+            self._listen(self._kept.pop(0))
+
+
+def _solve(
+    instance: Instance,
+    method: str | None,
+    exact: bool,
+    limits: Limits,
+    options: Mapping[str, Any] | None,
+    listen: Listen | None,
+    notice: Callable[[str], None],
+) -> Result:
+    """`solve`, of arguments that were examined, as one attempt."""
     family = family_of(instance)
     # one notice, whether choosing or solving compiles first; and one process of a user's method
     with compiling(notice), idle.kept(many=False):

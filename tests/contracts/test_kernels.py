@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import os
 import pickle
 import pkgutil
@@ -19,7 +20,8 @@ from numba.core.errors import NumbaTypeError
 from paths import SUPPORT
 
 import formulations
-from formulations.compiled import numba_kernels
+import planner
+from formulations.compiled import numba_kernels, python_first
 
 ROOMS = Path(formulations.__file__).parent
 
@@ -208,6 +210,97 @@ def test_a_damaged_cache_is_written_anew(tmp_path: Path, damage: str) -> None:
     if damage != "unreadable":
         last = run_python("-c", _KERNELS, environment=environment).splitlines()[0].split()
         assert last == ["0", *first[1:]]
+
+
+#: Solves instances with an empty cache, without a compiler if that may be; prints results, and how many were compiled.
+_PYTHON_FIRST = """
+import json, sys
+import planner
+from formulations.compiled import compile_times, python_first
+from solvers.outcome import Limits
+
+python_first.MOST_S, python_first._YOUNG_S = {most_s}, 1e9
+with compile_times.compiling() as compiled:
+    for name in sys.argv[1:]:
+        events = []
+        found = planner.solve(planner.load(name), listen=events.append)
+        print(json.dumps([found.objective, found.bound, found.plan, [each.objective for each in events]]))
+print(compiled.kernels)
+"""
+
+
+def test_tiny_instances_need_no_compiler(tmp_path: Path) -> None:
+    """Their kernels run as Python, with the results of compiled ones to the last bit."""
+    names = ["chain8", "knapsack", "layers", "chain8-machines", "chain8-flushed"]
+    solved = [planner.solve(planner.load(name)) for name in names]
+    code = _PYTHON_FIRST.format(most_s=60.0)
+    out = run_python("-c", code, *names, environment={"NUMBA_CACHE_DIR": str(tmp_path)}).splitlines()
+    assert out.pop() == "0" and not list(tmp_path.rglob("*.nbi"))
+    for line, result in zip(map(json.loads, out), solved, strict=True):
+        assert line[:3] == [result.objective, result.bound, json.loads(json.dumps(result.plan))]
+
+
+@pytest.mark.slow
+def test_what_takes_long_as_python_is_compiled_and_done_anew(tmp_path: Path) -> None:
+    """Whoever listens receives the events of the second run alone."""
+    code = _PYTHON_FIRST.format(most_s=0.0)
+    out = run_python("-c", code, "layers", environment={"NUMBA_CACHE_DIR": str(tmp_path)}).splitlines()
+    result = planner.solve(planner.load("layers"))
+    objective, _, plan, events = json.loads(out[0])
+    assert (objective, plan) == (result.objective, json.loads(json.dumps(result.plan))) and int(out[1]) > 1
+    assert events == sorted(events, reverse=True) and events[-1] == objective
+
+
+class _Compiled:
+    """Stands for what numba makes of a function."""
+
+    def __init__(self, function: Any, wraps: bool = False) -> None:
+        self.py_func, self.wraps = function, wraps
+
+
+def _product(one: Any, other: Any) -> Any:
+    return one * other
+
+
+_hash = _Compiled(_product, wraps=True)
+
+
+def _hashed(one: Any, other: Any) -> Any:
+    return (_hash(one, other), np.float64(one) / 0)  # type: ignore[operator]
+
+
+def _loops(_one: Any, _other: Any) -> None:
+    while True:
+        for _ in range(3):
+            pass
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int32, np.int64, np.uint64])
+def test_python_ends_where_its_integers_are_not_the_machines(kind: Any, monkeypatch: Any) -> None:
+    """Where an integer overflows that is not meant to, and where the time is over; numbers come back as Python's."""
+    most = kind(np.iinfo(kind).max)
+    monkeypatch.setattr(python_first._Attempt, "left_s", 0.05)
+    assert python_first.as_python(_Compiled(_product))(kind(3), kind(2)) == 6
+    with pytest.raises(python_first.GivenUpError):
+        python_first.as_python(_Compiled(_product))(most, kind(2))
+    found = python_first.as_python(_Compiled(_hashed))(most, kind(2))
+    assert found == ((1 << most.nbytes * 8) - 2 if kind is np.uint64 else -2, math.inf) and type(found[0]) is int
+    with pytest.raises(python_first.GivenUpError):
+        python_first.as_python(_Compiled(_loops))(1, 2)
+
+
+def test_an_attempt_that_is_given_up_is_done_anew() -> None:
+    """Not beyond its first seconds, and outside it no kernel begins as Python."""
+    tried = []
+
+    def work() -> int:
+        tried.append((python_first.goes_on(), python_first._Attempt.left_s))
+        if len(tried) == 1:
+            raise python_first.GivenUpError
+        return len(tried)
+
+    assert python_first.python_first(work, 10.0) == 2 and [each[0] for each in tried] == [True, False]
+    assert tried[0][1] == 0.5
 
 
 def test_masked_arrays_are_refused_and_others_have_numbas_types() -> None:

@@ -83,7 +83,7 @@ def _grown(found, size):
     return larger
 
 
-@inner()
+@inner(wraps=True)
 def _slot(found, r, table):
     """Where row r stands in the hash table, or the free slot where it belongs."""
     code = np.uint64(14695981039346656037)

@@ -9,6 +9,8 @@ Source: reconstructed; the paper has no local search.
 
 # mypy: disallow_untyped_decorators=False
 
+import math
+
 import numpy as np
 
 from formulations.compiled.numba_kernels import FLAG, FLOAT, INT, TRUTH, WORDS, compile_kernels, inner, kernel
@@ -25,7 +27,7 @@ _FACTOR, _STEP = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 _SHIFT, _UNIT = np.uint64(33), 1.0 / 2**31
 
 
-@inner()
+@inner(wraps=True)
 def _random(state):
     """The next number from 0 to below 1."""
     state[0] = state[0] * _FACTOR + _STEP
@@ -186,7 +188,7 @@ def anneal(tables, layout, loads, reorder, blocks, energy, hot, cold, moves, sta
             limit = cap[s]
             delta = _over(cost_i, limit) + _over(cost_j, limit)
             delta -= _over(link[first + i], limit) + _over(link[first + j], limit)
-            if delta > 0 and _random(state) >= np.exp(-delta / heat):
+            if delta > 0 and _random(state) >= math.exp(-delta / heat):
                 continue
             energy += delta
             x, y = i + 1, j
@@ -287,7 +289,7 @@ def anneal(tables, layout, loads, reorder, blocks, energy, hot, cold, moves, sta
                         num_links += 1
                         delta += _over(cost, cap[q]) - _over(link[k], cap[q])
             total += delta
-            if length > 1 or delta <= 0 or _random(state) < np.exp(-delta / heat):
+            if length > 1 or delta <= 0 or _random(state) < math.exp(-delta / heat):
                 energy += delta
                 for k in range(number):
                     sending[touched[k]] += change[touched[k]]
@@ -314,7 +316,7 @@ def anneal(tables, layout, loads, reorder, blocks, energy, hot, cold, moves, sta
                 change[touched[k]] = 0.0
                 seen[touched[k]] = 0
             if step == length and length > 1 and steps == length and total > 0:
-                if _random(state) >= np.exp(-total / heat):
+                if _random(state) >= math.exp(-total / heat):
                     steps = 2 * length  # take it back, from its end on
     return energy
 

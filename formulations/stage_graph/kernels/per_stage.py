@@ -59,7 +59,7 @@ class Cells(NamedTuple):
     open_memory: Floats2
 
 
-@inner(counted=False, error_model="python")
+@inner(counted=False, wraps=True, error_model="python")
 def _slot(keys: Any, key: int) -> Any:
     """Where a cell is, or may be put."""
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & (len(keys) - 1)

@@ -131,7 +131,7 @@ def pick(profile, lattice, capacity, heavy, last_y, first, last, nontrivial, see
     return here - seen, taken
 
 
-@inner(error_model="python")
+@inner(wraps=True, error_model="python")
 def _fingerprint(m, scratch):
     """A hash of the stage that is assembled: equal stages have equal ones."""
     code = np.uint64(m)
