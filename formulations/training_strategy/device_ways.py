@@ -63,6 +63,14 @@ class _Mixture:
             for name in ("again", "static", "activation")
         )
         self.made = np.array([max(way.made for way in own) for own in self.kept])
+        self._amounts: dict[tuple[int, ...], Table] = {}
+
+    def amounts(self, in_flight: tuple[int, ...]) -> Table:
+        """Of each option its recomputation, and bytes with so many micro-batches in flight at each of some moments."""
+        if in_flight not in self._amounts:
+            held = self.static[:, None] + np.outer(self.activation, in_flight)
+            self._amounts[in_flight] = np.column_stack([self.again, held])
+        return self._amounts[in_flight]
 
 
 def device_ways(layouts: Layouts, runs: Runs, most: float) -> Ways | None:
@@ -82,32 +90,31 @@ def device_ways(layouts: Layouts, runs: Runs, most: float) -> Ways | None:
         mixtures.append([each for each in own.values() if each.kept])
     work = degrees.m * chain.time[runs.first]
     load = work + degrees.share * runs.of(chain.gradients)
-    held, layers, options = [], [], []
+    held, layers = [], []
     for stages in degrees.held:
         chunks = [mixtures[g] for g in stages]
-        if math.prod(map(len, chunks)) > _MOST_SEEN:
+        of_chunks = [np.array([[each.counts @ load] for each in chunk]).reshape(-1, 1) for chunk in chunks]
+        open_ = _within(of_chunks, np.array([most]))
+        if open_ is None:
             return None
-        index = np.indices([len(each) for each in chunks]).reshape(len(stages), -1)
-        amounts = [[(each.counts @ load, each.counts.sum(), len(each.kept)) for each in chunk] for chunk in chunks]
-        by_chunk = np.array([np.array(own, float).reshape(-1, 3)[k] for own, k in zip(amounts, index, strict=True)])
-        is_open = by_chunk[:, :, 0].sum(axis=0) < most
-        held.append(index[:, is_open])
-        layers.append(by_chunk[:, is_open, 1].sum(axis=0))
-        options.append(by_chunk[:, is_open, 2].prod(axis=0))
-    most_layers = [own.max(initial=0.0) for own in layers]
+        held.append(open_[0])
+        sizes = [np.array([each.counts.sum() for each in chunk], int) for chunk in chunks]
+        layers.append(np.sum([own[k] for own, k in zip(sizes, open_[0].T, strict=True)], axis=0))
+    most_layers = [own.max(initial=0) for own in layers]
     # The other devices hold no more than that.
     are_left = [own >= L - sum(most_layers) + highest for own, highest in zip(layers, most_layers, strict=True)]
     if sum(own.sum() for own in are_left) > most_ways:
         return None
-    if sum(own[left].sum() for own, left in zip(options, are_left, strict=True)) > _MOST_SEEN:
-        return None
     found, number = [_none(degrees.V, len(runs.sizes))], 0
     for device, stages in enumerate(degrees.held):
         chunks, rows = [mixtures[g] for g in stages], moments(degrees)[device]
-        for index in held[device][:, are_left[device]].T.tolist():
+        for index in held[device][are_left[device]].tolist():
             chosen = [chunk[k] for chunk, k in zip(chunks, index, strict=True)]
             room = most - math.fsum(each.counts @ load for each in chosen)
-            option, again = _least(chain, chosen, rows, room / degrees.m)
+            least = _least(chain, chosen, rows, room / degrees.m)
+            if least is None:
+                return None
+            option, again = least
             each_counts = np.array([each.counts for each in chosen])
             counts = np.broadcast_to(each_counts, (len(option), *each_counts.shape))
             found.append(Ways(np.full(len(option), device), counts, again, option))
@@ -121,28 +128,45 @@ def _none(V: int, R: int) -> Ways:
     return Ways(np.zeros(0, int), np.zeros((0, V, R), int), np.zeros((0, V)), np.zeros((0, V), int))
 
 
+def _within(amounts: Sequence[Table], rooms: Table) -> tuple[Numbers, Table] | None:
+    """One row of each table, in all ways in which no column's sum is above its room; ``None``: too many are looked at.
+
+    The rows of each way, and the sums. What the tables left have at least counts from the first one on.
+    """
+    rest = np.cumsum([0 * rooms, *(own.min(axis=0, initial=math.inf) for own in reversed(amounts))], axis=0)[::-1]
+    index, sums = np.zeros((1, 0), int), np.zeros((1, len(rooms)))
+    for own, left in zip(amounts, rest[1:], strict=True):
+        if len(index) * len(own) > _MOST_SEEN:
+            return None
+        total = (sums[:, None] + own).reshape(-1, len(rooms))
+        fits = np.flatnonzero((total + left <= rooms).all(axis=1))
+        index, sums = np.column_stack([index[fits // max(len(own), 1)], fits % max(len(own), 1)]), total[fits]
+    return index, sums
+
+
 def _least(
     chain: Chain, chunks: Sequence[_Mixture], rows: Sequence[tuple[int, ...]], room: float
-) -> tuple[Numbers, Table]:
+) -> tuple[Numbers, Table] | None:
     """Options of a device's chunks that fit, recompute for less than ``room``, and that no other ones beat."""
-    index = np.indices([len(each.kept) for each in chunks]).reshape(len(chunks), -1)
-    again, static, activation = (
-        np.array([getattr(each, name)[k] for each, k in zip(chunks, index, strict=True)])
-        for name in ("again", "static", "activation")
-    )
-    made = np.max([each.made[k] for each, k in zip(chunks, index, strict=True)], axis=0)
-    held = made + static.sum(axis=0) + (np.array(rows, dtype=float) @ activation).max(axis=0)
-    total = again.sum(axis=0)
-    fits = np.flatnonzero((held <= chain.limit * (1 + BOUND_NOISE)) & (total < room))
+    limit = chain.limit * (1 + BOUND_NOISE)
+    amounts = [each.amounts(own) for each, own in zip(chunks, zip(*rows, strict=True), strict=True)]
+    found = _within(amounts, np.array([room, *[limit] * len(rows)]))
+    if found is None:
+        return None
+    index, sums = found
+    again = np.column_stack([each.again[k] for each, k in zip(chunks, index.T, strict=True)])
+    total, held = sums[:, 0], sums[:, 1:].max(axis=1)
+    held += np.max([each.made[k] for each, k in zip(chunks, index.T, strict=True)], axis=0)
+    fits = np.flatnonzero((held <= limit) & (total < room))
     kept: list[int] = []
     taken = np.empty((len(fits), len(chunks)))
     for k in fits[np.argsort(total[fits], kind="stable")].tolist():
-        if (taken[: len(kept)] <= again[:, k]).all(axis=1).any():
+        if (taken[: len(kept)] <= again[k]).all(axis=1).any():
             continue
         # Sums of bytes that are nearly the limit are added up as the definition does.
         is_near = held[k] > chain.limit * (1 - BOUND_NOISE)
-        if is_near and not chain.fits([each.kept[i] for each, i in zip(chunks, index[:, k], strict=True)], rows):
+        if is_near and not chain.fits([each.kept[i] for each, i in zip(chunks, index[k], strict=True)], rows):
             continue
-        taken[len(kept)] = again[:, k]
+        taken[len(kept)] = again[k]
         kept.append(k)
-    return index[:, kept].T, again[:, kept].T
+    return index[kept], again[kept]

@@ -397,6 +397,16 @@ def test_ways_to_fill_devices_are_searched_for_the_best_layout(cases: int, monke
     assert len(set(seen)) > 4 and looked_at.count(-1) > 1
 
 
+def test_ways_of_four_chunks_are_few_where_time_and_memory_are_scarce(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20 layers on two devices 8 x 8 x 9 x 8 mixtures of the first one; few are within 42 s."""
+    chain = chain_of([[(1.0, 1.0, 0.0), (1.3, 0.2, 0.0)]] * 20, 2, 20.0, 4, (INTERLEAVED,), 4)
+    degrees = next(each for each in all_degrees(chain) if (each.p, each.V) == (2, 4))
+    tables = Layouts(Chain(chain, 1), degrees)
+    monkeypatch.setattr(device_ways, "_MOST_SEEN", 1_000)
+    ways = device_ways.device_ways(tables, device_ways.Runs(tables.chain), 42.0)
+    assert ways is not None and set(ways.device.tolist()) == {0, 1}
+
+
 def test_devices_of_several_chunks_recompute_where_it_costs_least(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever of its chunks a device recomputes, the others wait for another pass: the cheapest way may be slower."""
     for number in range(2 * cases):
