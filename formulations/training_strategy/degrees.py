@@ -19,7 +19,7 @@ class Degrees(NamedTuple):
     """What a plan decides besides its layout: a schedule with V chunks on each of p devices, t, and d replicas.
 
     ``m`` is the number of micro-batches of a replica; ``level`` and ``sequences`` are what is shared, ``c`` and ``e``
-    the degrees of context and expert parallelism, ``r`` the groups of replicas that share.
+    the degrees of context and expert parallelism, ``r`` the groups of replicas that share, which may be ``outermost``.
     """
 
     schedule: Schedule
@@ -33,6 +33,7 @@ class Degrees(NamedTuple):
     c: int = 1
     e: int = 1
     r: int = 1
+    outermost: bool = False
 
     @property
     def share(self) -> float:
@@ -44,7 +45,7 @@ class Degrees(NamedTuple):
     ) -> StrategyPlan:
         """A plan of these degrees; of no layout, if none is given."""
         ways: Mapping[NodeId, str] = {} if tmpcs is None else tmpcs
-        shared = self.level, self.sequences, self.c, self.e, self.r
+        shared = self.level, self.sequences, self.c, self.e, self.r, self.outermost
         return StrategyPlan(self.p, self.t, self.d, self.V, self.schedule, chunks, ways, *shared)
 
     @property
@@ -88,8 +89,9 @@ def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
                     for p in range(1, min(K // (t * c * d), L // V) + 1):
                         if refusal(schedule, p, N // d, V, instance.virtual_stages) is not None:
                             continue
-                        for has_sequences, e, r in product(sequences, instance.ep_degrees, instance.groups(d)):
-                            shared = ((level, has_sequences, c, e, r) for level in instance.levels)
+                        orders = (False, True) if instance.any_degree_order else (False,)
+                        for has_sequences, *rest in product(sequences, instance.ep_degrees, instance.groups(d), orders):
+                            shared = ((level, has_sequences, c, *rest) for level in instance.levels)
                             own = (Degrees(schedule, V, p, t, d, N // d, *each) for each in shared)
                             found = [each for each in own if _allows(instance, each)]
                             # One replica shares nothing with others, at whichever level.
@@ -104,7 +106,13 @@ def _allows(instance: StrategyInstance, degrees: Degrees) -> bool:
 
 
 def _is_beaten(instance: StrategyInstance, degrees: Degrees) -> bool:
-    """Whether fewer groups, which hold less, send no longer (README.md): but for FSDP without a pipeline."""
+    """Whether fewer groups, which hold less, send no longer (README.md): but for FSDP without a pipeline.
+
+    Or whether machines have as many members of all groups in the other order.
+    """
+    other = degrees._replace(outermost=False)
+    if degrees.outermost and shared_in(instance, degrees.plan()) == shared_in(instance, other.plan()):
+        return _allows(instance, other)
     if degrees.r == 1 or (degrees.level == MOST_SHARED and degrees.p == 1) or instance.overlaps_gradients:
         return False
 

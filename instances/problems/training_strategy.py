@@ -73,6 +73,7 @@ class Exchanged:
     "exchanged?",
     "devices_per_machine?",
     "inner_bandwidth?",
+    "any_degree_order?",
     "overlaps_gradients?",
     "makes_again_in_turn?",
     "flat",
@@ -111,6 +112,9 @@ class StrategyInstance(AroundFlat):
     devices_per_machine, inner_bandwidth
         Devices that are joined by another bandwidth than those of different machines (`flat.bandwidth`); ``None``: all
         are joined by one.
+    any_degree_order
+        A plan chooses the order of degrees on the devices, innermost first: tp, cp, ep, dp, pp, or with the last two
+        exchanged. Else it is the former.
     overlaps_gradients
         Gradients are summed beside the last backward passes, as far as these last (`definition.problem.Behind`).
     makes_again_in_turn
@@ -129,6 +133,7 @@ class StrategyInstance(AroundFlat):
     exchanged: Mapping[NodeId, Exchanged] = field(default_factory=dict)
     devices_per_machine: Count | None = None
     inner_bandwidth: Bandwidth | None = None
+    any_degree_order: Flag = False
     overlaps_gradients: Flag = False
     makes_again_in_turn: Flag = False
 
@@ -136,7 +141,8 @@ class StrategyInstance(AroundFlat):
     def options(self) -> Mapping[str, str | int | float | bool]:
         """How the flat instance was made, the schedules, and the virtual stages."""
         schedules = ",".join(self.schedules)
-        shared: dict[str, str | float] = {"overlap-gradients": True} if self.overlaps_gradients else {}
+        flags = {"overlap-gradients": self.overlaps_gradients, "any-degree-order": self.any_degree_order}
+        shared: dict[str, str | float] = {name: True for name, is_set in flags.items() if is_set}
         if self.sharded_per_weight:
             shared["shard-optimizer"] = self.sharded_per_weight
         if self.gradients_per_weight != 1:

@@ -44,6 +44,7 @@ def _degrees(plan: StrategyPlan) -> str:
     chunks = f" x {plan.virtual_stages} chunks" if plan.virtual_stages > 1 else ""
     degrees = f"pipeline {plan.pp_degree}{chunks} x tensor {plan.tp_degree} x data {plan.dp_degree}"
     degrees += f" x context {plan.cp_degree}" if plan.cp_degree > 1 else ""
+    degrees += ", replicas outermost" if plan.dp_outermost else ""
     degrees += f" in {plan.shard_groups} groups that share" if plan.shard_groups > 1 else ""
     return degrees + (f", experts on {plan.ep_degree}" if plan.ep_degree > 1 else "")
 

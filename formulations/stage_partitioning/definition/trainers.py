@@ -73,6 +73,7 @@ class Trainer:
     ``sequences``: it can share sequences in all layers. ``context``: it has context and expert parallelism.
     ``selective``: it can recompute the attention's core in all layers, and nothing else. ``sharding``: what its
     replicas can share (`StrategyInstance`), or less than it has them share. ``groups``: in groups of replicas (HSDP).
+    ``orders``: replicas may be outermost on the devices.
     ``fsdp``: they share weights but where they are all there is (DDP): no pipeline, no other parallelism.
     """
 
@@ -87,6 +88,7 @@ class Trainer:
     selective: bool = False
     sharding: tuple[int, ...] = (0, 1)
     groups: bool = False
+    orders: bool = False
     fsdp: bool = False
 
     @property
@@ -102,7 +104,7 @@ TRAINERS = {
     for trainer in (
         Trainer(
             "megatron", Degrees.ONE, Recompute.FIRST, counts=True, schedules=("1f1b", "interleaved"),
-            sequences=True, context=True, selective=True, groups=True,
+            sequences=True, context=True, selective=True, groups=True, orders=True,
         ),
         Trainer(
             "torchtitan", Degrees.ONE, Recompute.ALL, counts=False,

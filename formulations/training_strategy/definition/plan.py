@@ -37,6 +37,7 @@ class StrategyPlan:
     cp_degree: Count = 1
     ep_degree: Count = 1
     shard_groups: Count = 1
+    dp_outermost: Flag = False
 
     @property
     def replicas(self) -> int:
@@ -98,7 +99,7 @@ def _written(instance: StrategyInstance, plan: StrategyPlan) -> _Declared:
 
 plan_from_json, plan_to_json = exchange(
     '``{"pp_degree", "tp_degree", "dp_degree", "virtual_stages", "schedule", "chunks", "tmpcs", "sharding", '
-    '"sequence_parallel", "cp_degree", "ep_degree", "shard_groups", "num_microbatches", "sharded"}``.',
+    '"sequence_parallel", "cp_degree", "ep_degree", "shard_groups", "dp_outermost", "num_microbatches", "sharded"}``.',
     _Declared,
     _read,
     _written,

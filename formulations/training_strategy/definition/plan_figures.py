@@ -69,6 +69,7 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
         **({"cp_degree": plan.cp_degree} if plan.cp_degree > 1 else {}),
         **({"ep_degree": plan.ep_degree} if plan.ep_degree > 1 else {}),
         **({"shard_groups": plan.shard_groups} if plan.shard_groups > 1 else {}),
+        **({"dp_outermost": True} if plan.dp_outermost else {}),
         "batch_time": total,
         **({"exposed_gradients": total - ran.makespan_s} if instance.overlaps_gradients else {}),
         "bubble_share": max(0.0, 1 - busy / lanes) if lanes > 0 else 0.0,

@@ -244,7 +244,8 @@ def violations(instance: StrategyInstance, plan: StrategyPlan) -> tuple[Violatio
     backwards), ``devices`` (p t c d <= K), ``dp_degree`` (d divides N, and is at most ``max_dp_degree``), ``sharding``
     (one of the instance's levels; sequences where a layer has the choice; c and e among the instance's degrees, e a
     divisor of c d, and sequences are shared if e and t are more than 1; groups that share among the instance's numbers,
-    a divisor of d, with several devices in each and no shared experts), ``schedule``
+    a divisor of d, with several devices in each and no shared experts; dp outermost if the instance takes any order,
+    and of several stages if c = e), ``schedule``
     (one of the instance's, with as many chunks on a device as it and the instance take, and an order for these
     numbers), ``memory`` (<= M on every device).
     """
@@ -337,6 +338,8 @@ def _sharing(instance: StrategyInstance, plan: StrategyPlan) -> Iterator[Violati
     reason = no_experts(plan)
     if reason is not None:
         yield Violation("sharding", reason)
+    if plan.dp_outermost and not instance.any_degree_order:
+        yield Violation("sharding", "replicas are outermost; expected tp, cp, ep, dp, pp (--any-degree-order)")
     if plan.sequence_parallel and not offers_sequences(instance, plan.tp_degree):
         yield Violation("sharding", f"no layer has the choice to share sequences {_of(plan)}")
 

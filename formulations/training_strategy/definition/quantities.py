@@ -26,6 +26,7 @@ def runs(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bo
         and (trainer.sequences or not by.sequences)
         and (trainer.context or by.context == by.expert == 1)
         and (trainer.groups or by.groups == 1)
+        and (trainer.orders or not plan.dp_outermost)
     )
 
 
@@ -51,6 +52,7 @@ OF_DEGREES = (
     Quantity("cp_degree", "devices that share the tokens of a sample", lambda _, plan: int(plan.cp_degree)),
     Quantity("ep_degree", "devices that share the experts of a layer", lambda _, plan: int(plan.ep_degree)),
     Quantity("shard_groups", "groups of replicas that share in each", lambda _, plan: int(plan.shard_groups)),
+    Quantity("dp_outermost", "whether replicas are outermost", lambda _, plan: int(plan.dp_outermost), (), True),
     Quantity("virtual_stages", "chunks of layers of a device", lambda _, plan: int(plan.virtual_stages)),
     Quantity("num_stages", "chunks of layers of a pipeline", lambda _, plan: plan.pp_degree * plan.virtual_stages),
     Quantity("sharding", "what replicas share (ZeRO's stage)", lambda _, plan: int(plan.sharding)),

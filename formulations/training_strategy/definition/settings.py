@@ -126,6 +126,12 @@ _OWN = (
     Setting("devices-per-machine", parse_count, "devices that --inner-bandwidth joins", metavar="G"),
     Setting("inner-bandwidth", parse_bandwidth, "between devices of a machine", metavar="SIZE/s"),
     Setting(
+        "any-degree-order",
+        parse_flag,
+        "degrees lie on devices as tp-cp-ep-dp-pp, innermost first, or tp-cp-ep-pp-dp (--use-tp-pp-dp-mapping)",
+        is_flag=True,
+    ),
+    Setting(
         "overlap-gradients",
         parse_flag,
         "gradients are summed beside the last backward passes (Megatron's --overlap-grad-reduce, buckets of DDP, FSDP)",

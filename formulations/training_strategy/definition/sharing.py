@@ -1,8 +1,10 @@
 """What devices share besides tensors (states and weights, sequences, contexts, experts), and what that costs."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from formulations.training_strategy.definition.plan import StrategyPlan
@@ -16,13 +18,24 @@ from instances.problems.training_strategy import (
 )
 
 
+class Members(NamedTuple):
+    """Of the devices that send to each other, how many a machine has: fewest of those that several have, and most.
+
+    ``fewest`` is 0 where a machine has all of them. Groups at several places have the least and the most of all.
+    """
+
+    fewest: int = 1
+    most: int = 1
+
+
 class Shared(NamedTuple):
     """What devices share besides tensors; plans with equal ones run a layer in the same ways.
 
     ``level`` of ``sharding`` over so many ``replicas`` d c, of a pipeline or not; ``sequences`` or not; the degrees of
-    ``context`` and ``expert`` parallelism. How many members in each machine (`members`) have the stages, each of so
-    many ``groups`` that share and sum, those with an equal part of the sums in all groups, and replicas of an expert.
-    Of what is sent behind the passes, gradients are the share ``scattered`` where states are shared.
+    ``context`` and ``expert`` parallelism. How the machines have two stages that follow each other, each of so many
+    ``groups`` that share and sum, those with an equal part of the sums in all groups, replicas of an expert, and those
+    that share a sample's tokens and experts (``of_ring``, ``of_tokens``). Of what is sent behind the passes, gradients
+    are the share ``scattered`` where states are shared.
     """
 
     level: int = 0
@@ -33,38 +46,42 @@ class Shared(NamedTuple):
     expert: int = 1
     scattered: float = 0.5
     groups: int = 1
-    of_stages: int | None = 1
-    of_group: int | None = 1
-    of_groups: int | None = 1
-    of_experts: int | None = 1
+    of_stages: Members = Members()
+    of_group: Members = Members()
+    of_groups: Members = Members()
+    of_experts: Members = Members()
+    of_ring: Members = Members()
+    of_tokens: Members = Members()
 
 
 def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
     """That of a plan: one replica shares nothing, and levels below 3 are the same with a pipeline.
 
-    Devices stand in the order tp, cp, ep, dp, pp, innermost first, as Megatron has it; in one machine if it has room.
+    Devices stand in the order tp, cp, ep, dp, pp, innermost first, as Megatron and torchtitan have it, or with pp and
+    dp exchanged, each c t devices of a stage next to each other.
     """
-    p, t, replicas = plan.pp_degree, plan.tp_degree, plan.replicas
+    p, t, d, c, e = plan.parallelism.values()
+    replicas, machine = d * c, instance.devices_per_machine
     level = plan.sharding if replicas > 1 else 0
     groups = plan.shard_groups if level and has_groups(plan) else 1
-    size, e = replicas // groups, plan.ep_degree
-    made = Shared(
-        level,
-        replicas if level or e > 1 else 1,
-        level == MOST_SHARED and p > 1,
-        plan.sequence_parallel,
-        plan.cp_degree,
-        e,
-        groups=groups,
-        of_stages=1 if p == 1 or members(instance, 1, p * t * replicas) is not None else None,
-        of_group=members(instance, t, size),
-        of_groups=members(instance, t * size, groups),
-        of_experts=members(instance, t * e, max(1, size // e)),
-    )
-    if p * t * replicas <= (instance.devices_per_machine or 0):
-        made = made._replace(of_stages=None, of_group=None, of_groups=None, of_experts=None)
-    gradients, others = sums(instance, made) if level else (0.5, 0.5)
-    return made._replace(scattered=gradients / (gradients + others))
+    shares = replicas if level or e > 1 else 1, level == MOST_SHARED and p > 1, plan.sequence_parallel
+    made = Shared(level, *shares, c, e, groups=groups)
+    if machine is not None:
+        stage, replica = (t * c, t * c * p) if plan.dp_outermost else (t * replicas, t * c)
+        tensor, context, data, expert = (1, t), (t, c), (replica, d), (t, e)
+        group, others, stages = (replica, d // groups), (replica * d // groups, groups), (stage, p)
+        same = replica // c * e, max(1, replicas // e)
+        of_group = members(machine, [context, group], [tensor, others, stages])
+        made = made._replace(
+            of_stages=members(machine, [(stage, min(2, p))], [tensor, context, data, (stage, p - 1)]),
+            of_group=of_group,
+            of_groups=members(machine, [others], [tensor, context, group, stages]),
+            of_experts=of_group if e == 1 else members(machine, [same], [tensor, expert, stages]),
+            of_ring=members(machine, [context], [tensor, data, stages]),
+            of_tokens=members(machine, [expert], [tensor, same, stages]),
+        )
+    gradients, updated = sums(instance, made) if level else (0.5, 0.5)
+    return made._replace(scattered=gradients / (gradients + updated))
 
 
 def sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:
@@ -78,25 +95,44 @@ def sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:
     return instance.gradients_per_weight * (within + among), within
 
 
-def members(instance: StrategyInstance, apart: int, count: int) -> int | None:
-    """How many of ``count`` devices, ``apart`` from each other, are in a machine that has fewest; ``None``: all.
+#: Of devices by a degree: how far they are from each other, and how many there are.
+_Degree = tuple[int, int]
 
-    They begin at a multiple of what they span, so machines cut groups of all devices at every common divisor of both.
+
+def members(machine: int, group: Sequence[_Degree], others: Sequence[_Degree]) -> Members:
+    """Of all groups of devices by some degrees, innermost first, one for each device by the other degrees.
+
+    Machines have so many devices next to each other. What they have of the outermost degree repeats.
     """
-    whole, span = instance.devices_per_machine, apart * count
-    if whole is None or count == 1:
-        return 1
-    return None if whole % span == 0 else max(1, math.gcd(whole, span) // apart)
+    *inner, (apart, n) = group
+    period = machine // math.gcd(machine, apart)
+    begins = ((each % machine, min(count, machine // math.gcd(machine, each))) for each, count in others)
+    return _members(machine, (*inner, (apart, min(n, 2 * period + n % period))), tuple(begins))
 
 
-def bandwidth(instance: StrategyInstance, each: int | None) -> float:
-    """Of a device in a ring, by its `members` in a machine: these have a port each, and as many rings use them.
+@cache
+def _members(machine: int, group: tuple[_Degree, ...], others: tuple[_Degree, ...]) -> Members:
+    ranks, begins, fewest, most = [0], {0}, 0, 1
+    for apart, n in group:
+        ranks = [own + apart * i for own in ranks for i in range(n)]
+    for apart, n in others:
+        begins = {(own + apart * i) % machine for own in begins for i in range(n)}
+    for begin in begins:
+        found = Counter((begin + rank) // machine for rank in ranks).values()
+        most = max(most, *found)
+        if len(found) > 1:
+            fewest = min(fewest or len(ranks), *found)
+    return Members(fewest, most)
+
+
+def bandwidth(instance: StrategyInstance, each: Members) -> float:
+    """Of a device in a ring: those of a machine have a port each, and as many rings use them, and links inside.
 
     A sum over machines takes 4 (D-1)/D * weights / min(B_in, n B) with n of its D devices in each, for sending and
     receiving; with one, nothing is sent inside. Source: reconstructed, NCCL's rings of a network card each (README.md).
     """
-    own, outer = instance.inner_bandwidth, instance.flat.bandwidth
-    return outer if own is None or each == 1 else own if each is None else min(own, each * outer)
+    inside, outer = instance.inner_bandwidth, instance.flat.bandwidth
+    return outer if inside is None or each.most == 1 else min(inside, each.fewest * outer or inside)
 
 
 def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[Tmpc, ...]:
@@ -179,10 +215,10 @@ def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> f
     back, to those in the machine while to the others, and so do their gradients: of these a third counts in each part.
     """
     own = instance.exchanged.get(layer.id, Exchanged())
-    c, e, inner, outer = by.context, by.expert, bandwidth(instance, None), bandwidth(instance, 1)
-    near, around = (n if by.of_stages is None else members(instance, t, n) or n for n in (e, c))
-    ring = (c - 1) / c * own.kv_bytes / t / (inner if around == c else outer)
-    return ring + 4 / 3 * own.token_bytes / (t * c) * max((e - near) / e / outer, (near - 1) / e / inner)
+    c, e, outer, (fewest, most) = by.context, by.expert, instance.flat.bandwidth, by.of_tokens
+    ring = (c - 1) / c * own.kv_bytes / t / bandwidth(instance, by.of_ring._replace(fewest=min(1, by.of_ring.fewest)))
+    away, near = e - (fewest or e), (most - 1) / (instance.inner_bandwidth or outer)
+    return ring + 4 / 3 * own.token_bytes / (t * c * e) * max(away / outer, near)
 
 
 def shares_of_sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:
@@ -229,6 +265,8 @@ def no_experts(plan: StrategyPlan) -> str | None:
     e = plan.ep_degree
     if plan.replicas % e:
         return f"{e} devices share experts; expected a divisor of {plan.replicas}, those of the same dense weights"
+    if plan.dp_outermost and plan.pp_degree > 1 and e != plan.cp_degree:
+        return f"{e} devices share experts and {plan.cp_degree} tokens; expected as many where dp is outermost"
     if e > 1 and plan.shard_groups > 1:
         return f"{e} devices share experts in {plan.shard_groups} groups that share states; expected one group"
     if e > 1 and plan.tp_degree > 1 and not plan.sequence_parallel:

@@ -65,7 +65,7 @@ class StrategyModel(ABC):
 
         fields = {"pp_degree": "p", "tp_degree": "t", "dp_degree": "d", "virtual_stages": "V", "sharding": "level",
                   "sequence_parallel": "sequences", "cp_degree": "c", "ep_degree": "e",
-                  "shard_groups": "r", "num_stages": "num_chunks"}  # fmt: skip
+                  "shard_groups": "r", "dp_outermost": "outermost", "num_stages": "num_chunks"}  # fmt: skip
         found = {name: lambda field=field: total(operator.attrgetter(field)) for name, field in fields.items()}
         return {**found, "schedule": lambda name: total(lambda degrees: int(degrees.schedule == name))}
 

@@ -94,9 +94,9 @@ class Layout:
     the optimizer's states, 2 gradients as well, 3 weights as well. ``sequences``: tensor-parallel devices share them.
     ``selective``: all layers recompute the attention's core. Each replica is ``context`` devices for each of its tensor
     ranks, and of all of these ``expert`` ones share experts. What replicas share they share in each of ``groups``.
-    ``overlaps``: gradients are summed beside passes. ``whole``: stages that recompute keep their inputs alone, and
-    compute all of the rest again at once. ``devices`` are those of the ranks, replicas of a stage next to each other;
-    empty: in order.
+    ``outermost``: replicas are so on the devices, else stages. ``overlaps``: gradients are summed beside passes.
+    ``whole``: stages that recompute keep their inputs alone, and compute all of the rest again at once. ``devices`` are
+    those of the ranks, replicas of a stage next to each other; empty: in order.
     ``serving``: it trains nothing. ``dtype`` is that of the weights, such as bf16 (``None``: unknown).
     """
 
@@ -112,6 +112,7 @@ class Layout:
     context: int = 1
     expert: int = 1
     groups: int = 1
+    outermost: bool = False
     overlaps: bool = field(default=False, compare=False)
     whole: bool = False
     devices: tuple[int, ...] = ()

@@ -46,6 +46,8 @@ def write(layout: Layout) -> str:
         arguments.append("--use-distributed-optimizer")
     if layout.groups > 1:
         arguments.append(f"--num-distributed-optimizer-instances {layout.groups}")
+    if layout.outermost:
+        arguments.append("--use-tp-pp-dp-mapping")
     if layout.overlaps:
         arguments.append("--overlap-grad-reduce")
         if layout.virtual > 1:  # else all ranks begin a chunk's sum together
@@ -91,7 +93,8 @@ def read(text: str) -> Layout:
         raise ValueError(f"{len(rows)} stages, {pp} ranks and a world of {world.group(1)} do not fit together")
     made = tuple(Stage(_recomputing(row, recomputed), dp, tp) for row in rows)
     selective = arguments.get("recompute-granularity") == "selective"
-    return Layout(made, virtual=len(rows) // pp, selective=selective, context=context, expert=expert, groups=groups)
+    shared = {"context": context, "expert": expert, "groups": groups, "outermost": "--use-tp-pp-dp-mapping" in text}
+    return Layout(made, virtual=len(rows) // pp, selective=selective, **shared)
 
 
 def stages(text: str) -> list[list[str]]:

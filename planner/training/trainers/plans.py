@@ -117,8 +117,12 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         if not has_whole_experts(wanted.trainer, instance, plan):
             why = f"{plan.ep_degree * plan.tp_degree} devices, which do not divide their number"
             return TranslatedPlan(None, (f"{wanted.name} would have whole experts on each of {why}",))
+        if plan.dp_outermost and not wanted.trainer.orders:
+            return TranslatedPlan(None, (f"replicas are outermost on the devices; {wanted.name} has stages so",))
         overlaps = instance.overlaps_gradients and plan.replicas > 1
         made = _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, by)
+        if made.layout is not None and plan.dp_outermost:
+            made = replace(made, layout=replace(made.layout, outermost=True))
         if made.layout is None or not overlaps:
             return made
         layout = replace(made.layout, overlaps=True)

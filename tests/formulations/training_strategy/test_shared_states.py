@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles.training_strategy import exchanging, optimum, plans, random_instance, sharing, sharing_more
+from oracles.training_strategy import exchanging, optimum, placed, plans, random_instance, sharing, sharing_more
 from thinned import thinned
 
 import planner
@@ -351,6 +351,10 @@ def exchange(inner: float | None = None, machine: int = 4) -> StrategyInstance:
         # On two machines of four ports: sums of 16 bytes take 7/8 of 64/4 s; of two ports 3/4 of 64/2 s.
         (plan(1, 8, 0), 10.0, 84, 12 + 14),
         (plan(1, 4, 0), (10.0, 2), 84, 2 * 12 + 24),
+        # A machine of five and three devices of the next: three rings.
+        (plan(1, 8, 0), (10.0, 5), 84, 12 + 56 / 3),
+        # Three devices in a machine and one in the next: one ring, on links inside that are slower than ports.
+        (plan(1, 4, 0), (0.5, 3), 84, 2 * 12 + 48 / 0.5),
         # Or those of links, where these are slower.
         (plan(1, 8, 0), 2.0, 84, 12 + 28),
         # Every other device has the same experts, so two ports: 7 s for 8 dense bytes, 6 for 4; tokens stay in it.
@@ -365,10 +369,13 @@ def exchange(inner: float | None = None, machine: int = 4) -> StrategyInstance:
         (replace(plan(1, 1, 0), cp_degree=2, ep_degree=2), (10.0, 3), 62, 8 * (6 + 7.2 + 1.2) + 1.6),
         # Two stages of two replicas are in a machine, with their sums.
         (plan(2, 2, 0), 10.0, 44, 5 * 6 + 1.6),
+        # Machines of two have one of them each, or with replicas outermost one replica.
+        (plan(2, 2, 0), (10.0, 2), 44, 5 * 6 + 1.6),
+        (replace(plan(2, 2, 0), dp_outermost=True), (10.0, 2), 44, 5 * 6 + 16),
     ],
 )
 def test_exchanges_by_hand(given: StrategyPlan, inner: Any, peak: float, time: float) -> None:
-    instance = exchange(*inner) if isinstance(inner, tuple) else exchange(inner)
+    instance = replace(exchange(*inner) if isinstance(inner, tuple) else exchange(inner), any_degree_order=True)
     check(instance, "exchange")
     assert max(peak_memory(instance, given)) == pytest.approx(peak)
     assert evaluate(instance, given) == pytest.approx(time) and violations(instance, given) == ()
@@ -377,14 +384,41 @@ def test_exchanges_by_hand(given: StrategyPlan, inner: Any, peak: float, time: f
     assert peak_memory(own, plain) == peak_memory(instance, given)
 
 
+def test_machines_have_what_is_counted_device_by_device(cases: int) -> None:
+    rng = random.Random("devices of machines")
+    for _ in range(4 * cases):
+        sizes = (1, 2, 3, 8), (1, 1, 2, 3), range(1, 25), (1, 2, 3, 5), (1, 2, 3, 4, 6, 8, 12)
+        t, c, d, p, machine = map(rng.choice, sizes)
+        e, r = (rng.choice([x for x in range(1, most + 1) if most % x == 0]) for most in (c * d, d))
+        e, r = (e, 1) if rng.random() < 0.5 or c * d == r else (1, r)
+        last = (p == 1 or e == c) and rng.random() < 0.5
+        by = shared_in(exchange(10.0, machine), StrategyPlan(p, t, d, 1, F1B, (), {}, 1, False, c, e, r, last))
+        own = {"group": by.of_group, "groups": by.of_groups, "ring": by.of_ring, "tokens": by.of_tokens,
+               "same": by.of_experts if e > 1 else None, "stages": by.of_stages}  # fmt: skip
+        for kind, counts in placed(t, c, d, p, e, r, last, machine).items():
+            fewest = min((min(each) for each in counts if len(each) > 1), default=0)
+            assert sum(next(iter(counts))) == 1 or own[kind] in (None, (fewest, max(map(max, counts)))), (
+                t,
+                c,
+                d,
+                p,
+                kind,
+            )
+
+
 def test_degrees_that_break_a_rule() -> None:
     instance = exchange()
     for wrong, rules in (
         (replace(plan(1, 2, 0), cp_degree=4), ["sharding"]),
         (replace(plan(1, 1, 0), ep_degree=2), ["sharding"]),
         (replace(plan(1, 8, 0), cp_degree=2), ["devices"]),
+        (replace(plan(2, 2, 0), dp_outermost=True), ["sharding"]),
     ):
         assert [each.rule for each in violations(instance, wrong)] == rules
+    more = replace(instance, any_degree_order=True)
+    for e, rules in ((1, ["sharding"]), (2, [])):  # Megatron has stages that are equal for dense weights and experts
+        given = replace(plan(2, 2, 0), cp_degree=2, ep_degree=e, dp_outermost=True)
+        assert [each.rule for each in violations(more, given)] == rules
 
 
 @pytest.mark.parametrize(
@@ -426,7 +460,7 @@ def case_of_more(number: int, most_layers: int = 3) -> StrategyInstance:
 
 def case_of_exchange(number: int, most_layers: int = 3) -> StrategyInstance:
     rng = random.Random(f"what is exchanged {number}")
-    made = exchanging(rng, random_instance(rng, most_layers))
+    made = replace(exchanging(rng, random_instance(rng, most_layers)), any_degree_order=number % 3 == 0)
     check(made, str(number))
     return made
 
@@ -442,7 +476,7 @@ def case_of_groups(number: int, most_layers: int = 3) -> StrategyInstance:
     made = (case, case_of_more, case_of_exchange)[number % 3](number, most_layers)
     groups = random.Random(f"groups {number}").choice([(1, 2), (), (2,), (1, 4, 2)])
     flat = replace(made.flat, num_devices=max(4, made.flat.num_devices), num_microbatches=4)
-    return replace(made, flat=flat, shard_groups=groups, overlaps_gradients=number % 2 == 0)
+    return replace(made, flat=flat, shard_groups=groups, overlaps_gradients=number % 2 == 0, any_degree_order=True)
 
 
 def case_of_overlap(number: int, most_layers: int = 3) -> StrategyInstance:

@@ -1,7 +1,8 @@
 """Brute force for tiny training strategies: every plan, priced by formulas of its own, simulated by `iteration`."""
 
+import math
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -215,18 +216,18 @@ def _summed(order: list, ends: dict, buckets: list[list[tuple[float, float]]]) -
 def plans(instance: StrategyInstance) -> Iterator[dict[str, Any]]:
     """All plans in JSON form, whatever devices hold."""
     for t, d, schedule, V, p, cuts in layouts(instance):
-        for level, sequences, c, e, r in _shared(instance, p, t, d):
+        for level, sequences, c, e, r, last in _shared(instance, p, t, d):
             tmpcs = _tmpcs(instance, t, sequences)
             ways = [[(v, x.id) for x in tmpcs[v]] for chunk in cuts for v in chunk]
             for chosen in product(*ways):
                 yield {"pp_degree": p, "tp_degree": t, "dp_degree": d, "virtual_stages": V, "schedule": schedule,
                        "chunks": cuts, "tmpcs": {str(v): name for v, name in chosen},
                        "sharding": level, "sequence_parallel": sequences,
-                       "cp_degree": c, "ep_degree": e, "shard_groups": r}  # fmt: skip
+                       "cp_degree": c, "ep_degree": e, "shard_groups": r, "dp_outermost": last}  # fmt: skip
 
 
-def _shared(instance: StrategyInstance, p: int, t: int, d: int) -> Iterator[tuple[int, bool, int, int, int]]:
-    """Levels of sharding, whether sequences are shared, degrees of context and expert parallelism, groups."""
+def _shared(instance: StrategyInstance, p: int, t: int, d: int) -> Iterator[tuple[int, bool, int, int, int, bool]]:
+    """Levels of sharding, whether sequences are shared, degrees of context and expert parallelism, groups, order."""
     kinds = [["sequence" in x.id for x in layer.tmpcs.get(t, ())] for layer in instance.flat.layers]
     has_choice = any(True in own and False in own for own in kinds)
     levels = instance.sharding or (1 if instance.sharded_per_weight else 0,)
@@ -236,7 +237,9 @@ def _shared(instance: StrategyInstance, p: int, t: int, d: int) -> Iterator[tupl
         if c * d % e == 0 and (e == 1 or t == 1 or sequences):
             for r in instance.shard_groups or (r for r in range(1, d + 1) if d % r == 0):
                 if r == 1 or (e == 1 and level > 0 and d % r == 0 and c * d > r):
-                    yield level, sequences, c, e, r
+                    yield level, sequences, c, e, r, False
+                    if instance.any_degree_order and (p == 1 or c * d // e == d):
+                        yield level, sequences, c, e, r, True
 
 
 def _tmpcs(instance: StrategyInstance, t: int, sequences: bool) -> dict[Any, list[Tmpc]]:
@@ -309,30 +312,41 @@ def _moments(schedule: str, p: int, m: int, V: int) -> list[set]:
     return found
 
 
+@cache
+def placed(t: int, c: int, d: int, p: int, e: int, r: int, last: bool, machine: int) -> dict[str, set[tuple[int, ...]]]:
+    """What each group of devices has in each of its machines, from every device's rank; groups by what they are for."""
+    groups: dict[Any, list[int]] = defaultdict(list)
+    outer = product(range(d), range(p)) if last else ((i, stage) for stage in range(p) for i in range(d))
+    for rank, ((i, stage), x, y) in enumerate(product(outer, range(c), range(t))):
+        share, k = d // r, i * c + x
+        groups["group", stage, y, i // share].append(rank)
+        groups["groups", stage, y, x, i % share].append(rank)
+        groups["ring", stage, y, i].append(rank)
+        groups["tokens", stage, y, k // e].append(rank)
+        groups["same", stage, y, k % e].append(rank)
+        for each in (each for each in (stage - 1, stage) if 0 <= each < p - 1):
+            groups["stages", each, i, x, y].append(rank)
+    found = defaultdict(set)
+    for (kind, *_), ranks in groups.items():
+        found[kind].add(tuple(sorted(Counter(rank // machine for rank in ranks).values())))
+    return found
+
+
 def _run(instance, cuts, t, d, p, schedule, moments, by):
     """Times of the chunks and the longest sum of gradients, for every choice of TMPCs that fits; times once each."""
-    flat, (level, sequences, c, e, r) = instance.flat, by
+    flat, (level, sequences, c, e, r, last) = instance.flat, by
     grads = instance.gradients_per_weight
     tmpcs = _tmpcs(instance, t, sequences)
     if not all(tmpcs.values()):
         return
     outer, inner = flat.bandwidth, instance.inner_bandwidth or flat.bandwidth
+    on = placed(t, c, d, p, e, r, last, instance.devices_per_machine or 1)
 
-    def fewest(apart, count):
-        """Of a group's devices, those in a machine that has fewest of them, wherever the group begins."""
-        G = instance.devices_per_machine or 1
-        if p * t * c * d <= G:  # all that the plan takes are in one machine
-            return count
-        starts = range(0, G * apart * count, apart * count)
-        return min(min(Counter((first + apart * i) // G for i in range(count)).values()) for first in starts)
-
-    def rate(apart, count):
-        """Of the group's rings, as many as its ports in each machine: the slower of links and ports, if it has both."""
-        n = fewest(apart, count)
-        return inner if n == count else min([inner, n * outer] if n > 1 else [outer])
-
-    def links(span):
-        return inner if fewest(1, span) == span else outer
+    def rate(kind, rings=math.inf):
+        """Of the slowest group: by links inside machines, and ports between them, a ring for each or so many."""
+        inside = [inner for counts in on[kind] if max(counts) > 1]
+        between = [outer * min(*counts, rings) for counts in on[kind] if len(counts) > 1]
+        return min([*inside, *between], default=outer)
 
     # Weights of a device, dense ones on all c d devices and a share of the experts on every e-th; what goes to and from
     # the others with each micro-batch, beside a layer's passes: once, or thrice.
@@ -344,18 +358,19 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     weight = {v: dense[v] + experts[v] for v in tmpcs}
     summed = {v: dense[v] * (1 - 1 / group) + experts[v] * (1 - 1 / same) for v in tmpcs}
     # Time of sending them all to where they are summed; gradients are sent twice, there and back, among groups, too.
-    way = {v: 2 * dense[v] * (1 - 1 / group) / rate(t, group) + 2 * experts[v] * (1 - 1 / same) / rate(t * e, D // e)
-           if r == 1 else 2 * summed[v] / rate(t, group) for v in tmpcs}  # fmt: skip
-    around = {v: 4 * grads * (1 / group - 1 / D) * weight[v] / rate(t * group, r) for v in tmpcs}
-    near = fewest(t, e)
+    way = {v: 2 * dense[v] * (1 - 1 / group) / rate("group") + 2 * experts[v] * (1 - 1 / same) / rate("same")
+           if r == 1 else 2 * summed[v] / rate("group") for v in tmpcs}  # fmt: skip
+    around = {v: 4 * grads * (1 / group - 1 / D) * weight[v] / rate("groups") for v in tmpcs}
+    # Each device sends tokens to the others of its machine, and meanwhile to those of other machines.
+    tokens = max(max((e - n) / outer, (n - 1) / inner) for counts in on["tokens"] for n in counts)
 
     def spent(v, x):
         least = min(y.time for y in tmpcs[v])
         other = 0.0
         if v in instance.exchanged:
             own = instance.exchanged[v]
-            other += (c - 1) * own.kv_bytes / (c * t) / links(t * c)
-            other += 4 * max((e - near) / outer, (near - 1) / inner) * own.token_bytes / (e * t * c) / 3
+            other += (c - 1) * own.kv_bytes / (c * t) / rate("ring", 1)
+            other += 4 * tokens * own.token_bytes / (e * t * c) / 3
         first = least / c / 3 + other
         second = 2 * (least / c / 3 + other) + (x.time - least) / c + (other if x.time > least else 0.0)
         if level == 2:
@@ -376,9 +391,9 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
         for edge in (edge for edge in flat.edges if place[edge.source] != place[edge.target]):
             u, v = edge.source, edge.target
             if g == home[v]:
-                sent += 2 * (edge.bytes + max(x.sync_forward_bytes.get(u, 0) for x in tmpcs[v])) / c / links(p * t * D)
+                sent += 2 * (edge.bytes + max(x.sync_forward_bytes.get(u, 0) for x in tmpcs[v])) / c / rate("stages")
             if g == home[u]:
-                sent += 2 * (edge.bytes + max(x.sync_backward_bytes.get(v, 0) for x in tmpcs[u])) / c / links(p * t * D)
+                sent += 2 * (edge.bytes + max(x.sync_backward_bytes.get(v, 0) for x in tmpcs[u])) / c / rate("stages")
         third.append((sent + sum(min(spent(v, x) for x in tmpcs[v]) for v in chunk)) / 3)
     # Each byte of gradients is sent twice, there and back; where states are shared weights come back instead.
     is_whole = level == 0 or D == 1
