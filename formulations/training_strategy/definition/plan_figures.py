@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from formulations.contract.figures.gantt import MOST_SHOWN, beside_objective, waiting_share
@@ -31,6 +32,8 @@ from formulations.training_strategy.definition.problem import (
 from instances.problems.training_strategy import StrategyInstance
 
 _BEHIND = " of a batch, counts what passes do not hide of the sums of gradients behind them"
+#: What plans share, and what they do if they share nothing.
+_SHARED = {each.name: each.default for each in fields(StrategyPlan)[7:]}
 _SAYS = " of a batch, adds the longest sum of gradients to the end of these passes"
 
 
@@ -64,12 +67,7 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
     figures: dict[str, Any] = {
         "schedule": str(plan.schedule),
         "degrees": f"pp {plan.pp_degree} x dp {plan.dp_degree} x tp {plan.tp_degree}",
-        **({"sharding": plan.sharding} if plan.sharding else {}),
-        **({"sequence_parallel": True} if plan.sequence_parallel else {}),
-        **({"cp_degree": plan.cp_degree} if plan.cp_degree > 1 else {}),
-        **({"ep_degree": plan.ep_degree} if plan.ep_degree > 1 else {}),
-        **({"shard_groups": plan.shard_groups} if plan.shard_groups > 1 else {}),
-        **({"dp_outermost": True} if plan.dp_outermost else {}),
+        **{name: own for name, least in _SHARED.items() if (own := getattr(plan, name)) != least},
         "batch_time": total,
         **({"exposed_gradients": total - ran.makespan_s} if instance.overlaps_gradients else {}),
         "bubble_share": max(0.0, 1 - busy / lanes) if lanes > 0 else 0.0,

@@ -335,11 +335,10 @@ def _sharing(instance: StrategyInstance, plan: StrategyPlan) -> Iterator[Violati
     if plan.shard_groups not in groups or not has_groups(plan):
         rule = f"one of {', '.join(map(str, groups))} that divides d, of replicas that share something"
         yield Violation("sharding", f"{plan.shard_groups} groups; expected {rule}")
-    reason = no_experts(plan)
-    if reason is not None:
-        yield Violation("sharding", reason)
-    if plan.dp_outermost and not instance.any_degree_order:
-        yield Violation("sharding", "replicas are outermost; expected tp, cp, ep, dp, pp (--any-degree-order)")
+    order = "replicas are outermost; expected stages (--any-degree-order)"
+    fault = order if plan.dp_outermost and not instance.any_degree_order else no_experts(plan)
+    if fault is not None:
+        yield Violation("sharding", fault)
     if plan.sequence_parallel and not offers_sequences(instance, plan.tp_degree):
         yield Violation("sharding", f"no layer has the choice to share sequences {_of(plan)}")
 

@@ -64,8 +64,8 @@ def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
     replicas, machine = d * c, instance.devices_per_machine
     level = plan.sharding if replicas > 1 else 0
     groups = plan.shard_groups if level and has_groups(plan) else 1
-    shares = replicas if level or e > 1 else 1, level == MOST_SHARED and p > 1, plan.sequence_parallel
-    made = Shared(level, *shares, c, e, groups=groups)
+    whole = replicas if level or e > 1 else 1
+    made = Shared(level, whole, level == MOST_SHARED and p > 1, plan.sequence_parallel, c, e, groups=groups)
     if machine is not None:
         stage, replica = (t * c, t * c * p) if plan.dp_outermost else (t * replicas, t * c)
         tensor, context, data, expert = (1, t), (t, c), (replica, d), (t, e)
@@ -95,14 +95,10 @@ def sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:
     return instance.gradients_per_weight * (within + among), within
 
 
-#: Of devices by a degree: how far they are from each other, and how many there are.
-_Degree = tuple[int, int]
-
-
-def members(machine: int, group: Sequence[_Degree], others: Sequence[_Degree]) -> Members:
+def members(machine: int, group: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Members:
     """Of all groups of devices by some degrees, innermost first, one for each device by the other degrees.
 
-    Machines have so many devices next to each other. What they have of the outermost degree repeats.
+    A degree is the distance of its devices, and their number. What machines have of the outermost one repeats.
     """
     *inner, (apart, n) = group
     period = machine // math.gcd(machine, apart)
@@ -111,7 +107,7 @@ def members(machine: int, group: Sequence[_Degree], others: Sequence[_Degree]) -
 
 
 @cache
-def _members(machine: int, group: tuple[_Degree, ...], others: tuple[_Degree, ...]) -> Members:
+def _members(machine: int, group: tuple[tuple[int, int], ...], others: tuple[tuple[int, int], ...]) -> Members:
     ranks, begins, fewest, most = [0], {0}, 0, 1
     for apart, n in group:
         ranks = [own + apart * i for own in ranks for i in range(n)]

@@ -8,6 +8,7 @@ megatron/training/arguments.py for the batch: micro-batches are global / (micro-
 """
 
 import re
+from dataclasses import replace
 from itertools import groupby
 
 from planner.training.trainers.checked import CHECKED
@@ -93,8 +94,8 @@ def read(text: str) -> Layout:
         raise ValueError(f"{len(rows)} stages, {pp} ranks and a world of {world.group(1)} do not fit together")
     made = tuple(Stage(_recomputing(row, recomputed), dp, tp) for row in rows)
     selective = arguments.get("recompute-granularity") == "selective"
-    shared = {"context": context, "expert": expert, "groups": groups, "outermost": "--use-tp-pp-dp-mapping" in text}
-    return Layout(made, virtual=len(rows) // pp, selective=selective, **shared)
+    made_of = Layout(made, virtual=len(rows) // pp, selective=selective, context=context, expert=expert, groups=groups)
+    return replace(made_of, outermost="--use-tp-pp-dp-mapping" in text)
 
 
 def stages(text: str) -> list[list[str]]:
