@@ -130,9 +130,8 @@ def as_settings(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in implied.items():
         if name != "linearize" and settings.get(name) not in (None, value):
             raise UsageError.at(f"--{name}", settings[name], f"none with --for {trainer}, which is --{name} {value}")
-    chosen: dict[str, Any] = {"shard_optimizer": trainer} if trainer in BY_TRAINER else {}
+    chosen = {"shard_optimizer": trainer} if trainer in BY_TRAINER else {}
     chosen |= {"sharding": "any"} | ({"shard_groups": "any"} if TRAINERS[trainer].groups else {})
-    chosen |= {"any_degree_order": True} if TRAINERS[trainer].orders else {}
     given = {name.replace("-", "_") for name, value in settings.items() if value is not None}
     implied |= {name: value for name, value in chosen.items() if name not in given}
     return {**settings, **implied, "linearize": settings.get("linearize") or implied["linearize"]}
