@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from instances.problems.stage_partitioning import StageInstance
 from planner.cli.common import NOTES, VIEW, Notes, Out, Search, View
@@ -48,11 +48,18 @@ def import_command(
     memory_efficiency: Annotated[float, option("E", "the same of the memory")] = 0.75,
     weight_versions: Annotated[int, option("V", "2: PipeDream-2BW")] = 1,
     trainer: Trainer = None,
+    ep: Annotated[str | None, option("1,2,...", "with --for: degrees of experts")] = None,
+    cp: Annotated[str | None, option("1,2,...", "with --for: of contexts")] = None,
     time_limit: TracingLimit = LONGEST_S,
     out: Out = None,
     view: Notes = NOTES,
 ) -> None:
     """Make an instance of a PyTorch model: traced without weights; operations, memory and transfers counted."""
+    shared: dict[str, Any] = {name: given for name, given in (("ep", ep), ("cp", cp)) if given is not None}
+    for name, given in shared.items():
+        _degrees(f"--{name}", given)
+        if trainer is None:
+            raise UsageError.at(f"--{name}", given, "none without --for: solve --for takes it")
     if trainer is not None:
         question_of(trainer, {})
         if out is None or problem != "stage_partitioning":
@@ -112,16 +119,16 @@ def import_command(
             view.show({"problem": problem, **found.figures, "out": file}, show_brought)
     if trainer is not None and isinstance(found.instance, StageInstance):
         if len(sizes) > 1 and out is not None:
-            file = _fastest(out, sizes, found.instance.num_microbatches * sizes[-1], trainer, view)
-        solve_command(file, trainer=trainer, outputs=Outputs(json=view.json, quiet=view.quiet))
+            file = _fastest(out, sizes, found.instance.num_microbatches * sizes[-1], trainer, view, shared)
+        solve_command(file, trainer=trainer, outputs=Outputs(json=view.json, quiet=view.quiet), **shared)
 
 
-def _fastest(out: str, sizes: Sequence[int], samples: int, trainer: str, view: Notes) -> str:
+def _fastest(out: str, sizes: Sequence[int], samples: int, trainer: str, view: Notes, shared: Mapping[str, Any]) -> str:
     """The file of the micro-batches with which a batch takes a trainer least; shows what it takes with each."""
     from planner.analysis.sweep import SIZE, sweep, time_per_sequence
     from planner.display.nearby import show_sweep
 
-    _, found, rows = sweep(out, samples, (1,), sizes, overrides=question_of(trainer, {}), limits=Search().limits())
+    _, found, rows = sweep(out, samples, (1,), sizes, overrides=question_of(trainer, shared), limits=Search().limits())
     if not view.json:
         show_sweep(rows, found.flat.time_unit)
     return out.replace(SIZE, str(min(rows, key=time_per_sequence).microbatch_size))

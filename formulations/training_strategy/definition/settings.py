@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields as fields_of
 from dataclasses import replace
 from typing import Any
 
@@ -17,18 +18,21 @@ from instances.memory_schemes import BY_TRAINER, SCHEMES, Bookkeeping
 from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names
 from instances.problems.flushed_partitioning import FlushedInstance
 from instances.problems.stage_edits import change_tmpcs
+from instances.problems.stage_partitioning import Layer
 from instances.problems.training_strategy import (
     INNER,
     MACHINE,
     MOST_SHARED,
     OUTER,
     ROUNDED,
+    Exchanged,
     Schedule,
     StrategyInstance,
     check,
     shared_per_weight,
 )
 from instances.requirements import Requirement, expect_none, with_requirements
+from instances.rules import NodeId
 from instances.units import parse_bandwidth
 
 
@@ -143,6 +147,8 @@ _NOT_SHARED = {"exactly", "realizable", "cost-model"}
 #: A caller who names a trainer may not know that the objective of what was declared as another problem is replaced.
 _OF_TRAINERS = "read as training_strategy: the objective is a simulated iteration of a schedule that the trainer has"
 _NEVER = "; of a pipeline that is never flushed: --problem stage_partitioning"
+#: What imports note of layers that exchange it.
+_EXCHANGED = tuple(each.name for each in fields_of(Exchanged))
 #: Files of imports before those that note machines (``MACHINE``).
 _OLD_IMPORT = "imported at the bandwidth of one direction, and without machines: import it again, or give --bandwidth"
 #: A requirement on plans of all layers, not on the flat instance.
@@ -170,6 +176,8 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
     is_own = not (recognise_flat(content) or _is_flushed(content))
     if recognise_flat(content):
         made = _on_machines(StrategyInstance(read_flat(content, where, given)), own, bandwidth="bandwidth" in given)
+        if own.keys() & {"cp_degrees", "ep_degrees"}:
+            made = replace(made, exchanged=_noted(made.flat.layers))
     else:
         kind: type[Any] = FlushedInstance if _is_flushed(content) else StrategyInstance
         made = content
@@ -199,6 +207,17 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
         made = with_requirements(made, [Requirement("realizable", (trainer,), "==", 1)])
     check(made, where)
     return made
+
+
+def _noted(layers: Sequence[Layer]) -> dict[NodeId, Exchanged]:
+    """By layer, what its import has noted of it (`Layer.work`), if anything."""
+    found = {}
+    for layer in layers:
+        own = {each: layer.work[each] for each in _EXCHANGED if each in layer.work}
+        if own and all(not isinstance(x, str | bool) and x >= 0 for x in own.values()):
+            found[layer.id] = Exchanged(**{name: float(x) for name, x in own.items() if name != "experts"},
+                                        experts=int(own.get("experts", 0)))  # fmt: skip
+    return found
 
 
 def _on_machines(instance: StrategyInstance, own: Mapping[str, Any], *, bandwidth: bool) -> StrategyInstance:

@@ -38,6 +38,7 @@ from instances.problems.stage_partitioning import Tmpc
 from instances.rules import NodeId
 from planner.training.capture.captured import Captured, Node, Parameter, edge_bytes
 from planner.training.capture.choices import Choices, Work
+from planner.training.capture.experts import exchanged_by_node
 from planner.training.capture.ops import LOOKUPS
 from planner.training.capture.sharding import Sharding, exchanged_bytes, sharding, takes_tokens_apart, weight_products
 from planner.training.capture.working_set import working_bytes
@@ -117,12 +118,13 @@ class Configurations:
         """Where the times of a node come from, of a forward pass on one device.
 
         Operations, and bytes that its ops read and write; seconds of those ops that take the time of their operations,
-        and of those that take the time of their bytes; bytes that are summed where devices share the node.
+        and of those that take the time of their bytes; bytes that are summed where devices share the node, and those
+        that they exchange where they share tokens or experts.
         """
         ops = {op: self.captured.costs[op] for op in node.ops}
         bound = {op for op in ops if ops[op].flops / self.rates[self.types[op]] == self.seconds(op, 1.0)}
         rule = sharding(self.captured, node)
-        return {
+        return exchanged_by_node(self.captured, node) | {
             "forward_flops": sum(each.flops for each in ops.values()),
             "forward_moved_bytes": sum(each.moved_bytes for each in ops.values()),
             "compute_bound_s": sum(self.seconds(op, 1.0) for op in node.ops if op in bound),

@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from instances.generators.hardware import DTYPES, HARDWARE
-from instances.problems.training_strategy import INNER, MACHINE, OUTER
+from instances.problems.training_strategy import INNER, MACHINE, OUTER, Exchanged
 from planner.cli.app import main
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs the extra torch")
@@ -287,6 +287,26 @@ def test_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         forward = work["compute_bound_s"] + work["memory_bound_s"]
         assert forward * 2 <= layer.tmpcs[1][0].time * (1 + 1e-9) and work["forward_moved_bytes"] > 0
     assert works[1]["all_reduced_bytes"] == 2 * 2 * tokens * h and works[3]["compute_bound_s"] == 0
+
+
+@needs_transformers
+def test_what_shared_tokens_and_experts_exchange(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    E, k, tokens, h, f, out = 4, 2, 32, 32, 64, str(tmp_path / "mixtral.json")
+    sizes = {"architectures": ["MixtralForCausalLM"], "num_local_experts": E, "num_experts_per_tok": k}
+    source = configured(tmp_path, model_type="mixtral", **sizes)
+    options = ("--seq-len", "16", "--microbatch", "2", "--devices", "4", "--batch", "640tokens", "--out", out)
+    code, *_ = run(capsys, "hf", source, *options)
+    one = Exchanged(2 * 2 * 2 * tokens * h / 2, 2 * 2 * k * tokens * h, 2 * 3 * h * f * E, E)
+    assert code == 0 and planner.load(out, problem="training_strategy").exchanged == {}
+    assert planner.load(out, problem="training_strategy", linearize="id", ep="1,2,4").exchanged == {1: one, 2: one}
+    assert planner.load(out, problem="training_strategy", linearize="id", cp="1,2").chain[1].work["experts"] == E
+    code, shown, _ = run(capsys, "hf", source, *options, "--for", "megatron", "--ep", "2", "--cp", "2")
+    assert code == 0 and "experts on 2" in shown and "--ep 2 --cp 2 --problem" in shown
+    code, _, error = run(capsys, "hf", source, *options, "--ep", "2")
+    assert code == 2 and "--for" in error
+    dense = configured(tmp_path)
+    code, _, error = run(capsys, "hf", dense, *options, "--for", "megatron", "--ep", "2")
+    assert code == 2 and "no experts" in error
 
 
 @needs_transformers
