@@ -157,8 +157,8 @@ def answer(result: Result, instance: StrategyInstance, trainer: str, export: str
     for chunk in plan.chunks:
         times = chunk_times(instance, plan, chunk)
         least = [_least(instance, plan, flat.index[v]) for v in chunk]
-        own = math.fsum(_chosen(instance, plan, flat.index[v]).time for v in chunk)
-        fastest.append(math.fsum(least))
+        own = math.fsum(_chosen(instance, plan, flat.index[v]).time for v in chunk) / plan.cp_degree
+        fastest.append(math.fsum(least) / plan.cp_degree)
         again.append(own - fastest[-1])
         sent.append(m * (times.forward + times.backward + times.weight - own))
         summed.append(gradient_sum(instance, plan, chunk))

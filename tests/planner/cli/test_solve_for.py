@@ -138,6 +138,13 @@ def test_torchtitan_shares_weights_in_a_pipeline_or_in_each_machine_or_has_one_r
     assert "shard_groups" not in as_settings("deepspeed", {})
 
 
+def test_devices_that_share_tokens_take_their_part_of_the_time(run: Run) -> None:
+    code, shown, _ = run("solve", "llama3-8b", "--devices", "16", "--cp", "2", "--for", "megatron", "--json")
+    found = json.loads(shown)
+    parts = found["stats"]["step_parts"].values()
+    assert code == 0 and min(parts) >= 0 and math.fsum(parts) == pytest.approx(found["objective"])
+
+
 def test_a_graph_without_one_order_gets_one(run: Run) -> None:
     """Imported models have layers without an edge between them; a trainer runs them one after the other."""
     code, out, _ = run("solve", "diamond", "--devices", "2", "--for", "torch", "--json")
