@@ -91,8 +91,8 @@ def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
                             continue
                         orders = (False, True) if instance.any_degree_order else (False,)
                         kinds = product(sequences, instance.ep_degrees, instance.groups(d), orders)
-                        for has_sequences, e, r, last in kinds:
-                            shared = ((level, has_sequences, c, e, r, last) for level in instance.levels)
+                        for has_sequences, e, r, outermost in kinds:
+                            shared = ((level, has_sequences, c, e, r, outermost) for level in instance.levels)
                             own = (Degrees(schedule, V, p, t, d, N // d, *each) for each in shared)
                             found = [each for each in own if _allows(instance, each)]
                             # One replica shares nothing with others, at whichever level.

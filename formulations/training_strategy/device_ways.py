@@ -133,9 +133,8 @@ def _within(amounts: Sequence[Table], rooms: Table) -> tuple[Numbers, Table] | N
 
     The rows of each way, and the sums. What the tables left have at least counts from the first one on.
     """
-    rest = np.cumsum([np.zeros(len(rooms)), *(own.min(axis=0, initial=math.inf) for own in reversed(amounts))], axis=0)[
-        ::-1
-    ]
+    least = [own.min(axis=0, initial=math.inf) for own in amounts]
+    rest = np.cumsum([np.zeros(len(rooms)), *least[::-1]], axis=0)[::-1]
     index, sums = np.zeros((1, 0), int), np.zeros((1, len(rooms)))
     for own, left in zip(amounts, rest[1:], strict=True):
         if len(index) * len(own) > _MOST_SEEN:

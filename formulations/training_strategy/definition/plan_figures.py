@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from formulations.contract.figures.gantt import MOST_SHOWN, beside_objective, waiting_share
@@ -33,7 +33,7 @@ from instances.problems.training_strategy import StrategyInstance
 
 _BEHIND = " of a batch, counts what passes do not hide of the sums of gradients behind them"
 #: What plans share, and what they do if they share nothing.
-_SHARED = {each.name: each.default for each in fields(StrategyPlan)[7:]}
+_SHARED = {each.name: each.default for each in fields(StrategyPlan) if each.default is not MISSING}
 _SAYS = " of a batch, adds the longest sum of gradients to the end of these passes"
 
 

@@ -8,7 +8,6 @@ megatron/training/arguments.py for the batch: micro-batches are global / (micro-
 """
 
 import re
-from dataclasses import replace
 from itertools import groupby
 
 from planner.training.trainers.checked import CHECKED
@@ -18,6 +17,8 @@ _LETTERS = {EMBEDDING: "E", DECODER: "t", MTP: "m", HEAD: "L"}
 _ROLES = {letter: role for role, letter in _LETTERS.items()}
 _ARGUMENT = re.compile(r"--([a-z-]+) (?:\"([^\"]*)\"|(\S+))")
 _SHARING = "context-parallel-size", "expert-model-parallel-size", "num-distributed-optimizer-instances"
+#: Replicas are outermost on the devices.
+_OUTERMOST = "--use-tp-pp-dp-mapping"
 _WORLD = re.compile(r"WORLD_SIZE=(\d+)")
 #: As Megatron's own parser unrolls them, in this order.
 _REPEATED = (re.compile(r"\(([^)]+)\)\*(\d+)"), re.compile(r"(.)\*(\d+)"))
@@ -48,7 +49,7 @@ def write(layout: Layout) -> str:
     if layout.groups > 1:
         arguments.append(f"--num-distributed-optimizer-instances {layout.groups}")
     if layout.outermost:
-        arguments.append("--use-tp-pp-dp-mapping")
+        arguments.append(_OUTERMOST)
     if layout.overlaps:
         arguments.append("--overlap-grad-reduce")
         if layout.virtual > 1:  # else all ranks begin a chunk's sum together
@@ -94,8 +95,10 @@ def read(text: str) -> Layout:
         raise ValueError(f"{len(rows)} stages, {pp} ranks and a world of {world.group(1)} do not fit together")
     made = tuple(Stage(_recomputing(row, recomputed), dp, tp) for row in rows)
     selective = arguments.get("recompute-granularity") == "selective"
-    made_of = Layout(made, virtual=len(rows) // pp, selective=selective, context=context, expert=expert, groups=groups)
-    return replace(made_of, outermost="--use-tp-pp-dp-mapping" in text)
+    return Layout(
+        made, virtual=len(rows) // pp, selective=selective, context=context, expert=expert, groups=groups,
+        outermost=_OUTERMOST in text,
+    )  # fmt: skip
 
 
 def stages(text: str) -> list[list[str]]:
