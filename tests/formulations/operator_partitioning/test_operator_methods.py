@@ -339,3 +339,5 @@ def test_one_operator_and_two_stages_have_a_model_without_a_plan(method: str) ->
     lone = OperatorInstance("lone", (Operator("v0", 1.0, 1.0, 1.0, 1.0),), (), 2, 1, 1.0)
     assert planner.model(lone, method).sizes().variables > 0
     assert planner.solve(lone, method=method).status == "infeasible"
+    with pytest.raises(planner.UsageError, match="2 stages need an operator each"):  # and replicas none to choose from
+        planner.model(replace(lone, num_devices=1), method).sizes()

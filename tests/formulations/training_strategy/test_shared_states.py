@@ -419,6 +419,9 @@ def test_degrees_that_break_a_rule() -> None:
     for e, rules in ((1, ["sharding"]), (2, [])):  # Megatron has stages that are equal for dense weights and experts
         given = replace(plan(2, 2, 0), cp_degree=2, ep_degree=e, dp_outermost=True)
         assert [each.rule for each in violations(more, given)] == rules
+    asked = planner.load("chain8-strategy", memory="1GB", any_degree_order=True)
+    asked = replace(asked, requirements=("dp_outermost",))  # where the other order is as good, and not allowed
+    assert planner.solve(asked, exact=True).own_plan.dp_outermost
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from planner.display.reproduction import show_reproduction
 from planner.process.errors import UsageError
 from planner.reproduction import CLAIMS, Evidence
 from planner.reproduction.claim import meets
+from planner.reproduction.parmesan import orders
 from planner.reproduction.reproduce import Reproduction, claims_listing, reproduce
 from planner.reproduction.verdicts import CPU_S, KINDS, VERDICTS, verdict_of
 
@@ -271,3 +272,10 @@ def test_what_a_claim_takes_is_what_its_finding_states() -> None:
     stated = re.findall(r"`planner\s+reproduce\s+([a-z0-9-]+)`\s*[(,]\s*(\d+)\s+(?:s of )?CPU", findings)
     assert len(stated) >= 10 and all(CPU_S.get(name, int(s)) == int(s) for name, s in stated)
     assert {claim.name for claim in CLAIMS} >= set(CPU_S)
+
+
+def test_orders_are_compared_with_the_print_and_with_each_other() -> None:
+    names = [", ".join(each) for each in orders.VARIANTS]
+    *others, last = orders._sentences([{"paper_speedup": 2.0, **dict.fromkeys(names, 1.0), names[-1]: 2.0}])
+    assert "in 0 of 1 cells; a factor of 1.00 from it, and of 1.00 behind" in last
+    assert all("in 1 of 1 cells; a factor of 2.00 from it, and of 2.00 behind" in each for each in others)
