@@ -22,6 +22,7 @@ from paths import SUPPORT
 import formulations
 import planner
 from formulations.compiled import numba_kernels, python_first
+from planner.solving import solve as solving
 
 ROOMS = Path(formulations.__file__).parent
 
@@ -332,3 +333,15 @@ def test_nothing_is_compiled_after_the_doctor(tmp_path: Path) -> None:
     ):
         run_python("-m", "planner", *command, environment=environment)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb?")} == before
+
+
+def test_events_of_an_attempt_that_is_given_up_are_forgotten(monkeypatch: Any) -> None:
+    monkeypatch.setattr(solving, "may_start_anew", lambda: True)
+    received: list[Any] = []
+    held = solving._Held(received.append)
+    for event in ("first", "second"):
+        listen = held.begin()
+        assert listen is not None and not received
+        listen(event)  # type: ignore[arg-type]
+    held.pass_on()
+    assert received == ["second"]
