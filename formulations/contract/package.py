@@ -113,7 +113,7 @@ class Folder(Mapping[str, Any]):
     def _refusal(self, instance: Any) -> str | None:
         try:
             import_module(f"{self._package}.{_CHECKER}").CHECKER.read(to_json(instance))
-        except RejectedError as error:
+        except (RejectedError, ValueError) as error:
             return f"the checker refuses: {error}"
         return None
 

@@ -57,6 +57,7 @@ def test_equation_1_on_eight_devices(monkeypatch: pytest.MonkeyPatch, model: str
 def test_orders_at_their_memory() -> None:
     found = reproduce("graphpipe-1f1b", limit=600).evidence
     assert len(found.rows) == 12 and "proved: 96 of 96" in found.notes[-1]
+    assert "0.901 to 1.000 times as long as GPipe's order, less on 28 of 48 chains" in found.notes[2]
     for row in found.rows:
         assert -1e-6 <= row["1f1b_percent"] <= 1 and row["gpipe_percent"] >= -1e-6 and row["room_percent"] >= -1e-6
         if row["spread"] == 1.0:
