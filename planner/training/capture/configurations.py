@@ -40,7 +40,14 @@ from planner.training.capture.captured import Captured, Node, Parameter, edge_by
 from planner.training.capture.choices import Choices, Work
 from planner.training.capture.experts import exchanged_by_node
 from planner.training.capture.ops import LOOKUPS
-from planner.training.capture.sharding import Sharding, exchanged_bytes, sharding, takes_tokens_apart, weight_products
+from planner.training.capture.sharding import (
+    Sharding,
+    exchanged_bytes,
+    parameters_of,
+    sharding,
+    takes_tokens_apart,
+    weight_products,
+)
 from planner.training.capture.working_set import working_bytes
 
 #: Bytes of gradients and of the optimiser's states for each byte of parameters: Adam, with 32-bit weights of its own
@@ -209,13 +216,14 @@ class Configurations:
             return 0
         if not costs[op].flops or not self._read(op):
             return 2
-        inputs = any(each.op == "call_function" and costs[each.name].gradient for each in node.all_input_nodes)
+        others = [each for each in node.all_input_nodes if not parameters_of(self.captured, each)]
+        inputs = any(each.op == "call_function" and costs[each.name].gradient for each in others)
         return int(inputs) + int(self._trains(op))
 
     def _read(self, op: str) -> list[Parameter]:
-        inputs = [each for each in self.graph[op].all_input_nodes if each.op == "get_attr"]
-        names = (self.captured.names.get(str(each.target)) for each in inputs)
-        return [self.parameters[name] for name in names if name is not None]
+        """The parameters that an op reads, as they are or as views."""
+        names = (name for each in self.graph[op].all_input_nodes for name in parameters_of(self.captured, each))
+        return [self.parameters[name] for name in names]
 
     def _trains(self, op: str) -> bool:
         """Whether an op is a product with weights that are trained."""

@@ -118,6 +118,16 @@ def weight_products(captured: Captured, node: Node, *, routers: bool = True) -> 
             yield op.name
 
 
+def parameters_of(captured: Captured, operand: Any) -> list[str]:
+    """Names of the parameters that an operand of an op is, or is a view of."""
+    if getattr(operand, "op", "") == "get_attr":
+        name = captured.names.get(str(operand.target))
+        return [] if name is None else [name]
+    if getattr(operand, "op", "") == "call_function" and not captured.costs[operand.name].moved_bytes:
+        return [name for source in operand.all_input_nodes for name in parameters_of(captured, source)]
+    return []
+
+
 class Walk:
     """The ops of a node in their order, with what is known of those before."""
 
@@ -177,13 +187,8 @@ class Walk:
         return shapes[0] if shapes else ()
 
     def reads(self, operand: Any) -> list[str]:
-        """The parameters that an operand is, or is a view of."""
-        if getattr(operand, "op", "") == "get_attr":
-            name = self.captured.names.get(str(operand.target))
-            return [name] if name in self.known else []
-        if getattr(operand, "op", "") == "call_function" and not self.captured.costs[operand.name].moved_bytes:
-            return [each for source in operand.all_input_nodes for each in self.reads(source)]
-        return []
+        """The node's parameters that an operand is, or is a view of."""
+        return [name for name in parameters_of(self.captured, operand) if name in self.known]
 
     def _product(self, op: Any, matrix: int) -> None:
         """By columns, or by rows where the input is split; a router, whose outputs choose experts, is left whole."""

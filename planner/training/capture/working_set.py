@@ -42,7 +42,8 @@ def working_bytes(captured: Captured, node: Node) -> float:
         passing = 0.0
         for each in op.all_input_nodes:
             if each.op == "get_attr":
-                passing += trained.get(captured.names.get(str(each.target), ""), 0.0)
+                if cost.moved_bytes:  # a view of a parameter hands on its gradient
+                    passing += trained.get(captured.names.get(str(each.target), ""), 0.0)
             elif each.op == "call_function" and costs[each.name].gradient:
                 if each.name in held:  # the second gradient is added to the first one
                     passing += 0.0 if hands_on else costs[each.name].output_bytes

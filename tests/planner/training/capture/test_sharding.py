@@ -304,3 +304,34 @@ def test_frozen_layers_have_weights_alone_and_pass_back_what_is_needed():
     states = [(x.static_bytes - more) / P for x, more in zip(found, beyond, strict=True)]
     assert states == [1, 1, 4, 1] and [x.weight_bytes / P for x in found] == [0, 0, 1, 0]
     assert edge_bytes(captured)[0, 1] == edge_bytes(captured)[2, 3] / 2, "no gradient comes back to the first"
+
+
+class Experts(nn.Module):
+    """Products of groups of rows with matrices, which are read as views, as transformers does it, or as they are."""
+
+    def __init__(self, *, are_views: bool) -> None:
+        super().__init__()
+        self.experts, self.are_views = nn.Parameter(torch.empty(4, WIDTH, WIDTH)), are_views
+
+    def forward(self, x: Any) -> Any:
+        ends = torch.full((4,), LENGTH // 4, dtype=torch.int32, device=x.device).cumsum(0, dtype=torch.int32)
+        return torch._grouped_mm(x, self.experts.transpose(1, 2) if self.are_views else self.experts, offs=ends)
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_gradients_of_weights_that_are_read_as_views(is_trained: bool):
+    needs = set()
+    for are_views in (True, False):
+        with torch.device("meta"):
+            ends = (nn.Linear(WIDTH, WIDTH) for _ in range(2))
+            model = nn.Sequential(next(ends), Experts(are_views=are_views), next(ends)).to(torch.bfloat16)
+            model[1].requires_grad_(is_trained)
+            captured = capture(model, (torch.ones(LENGTH, WIDTH, dtype=torch.bfloat16),))
+        offered = Configurations(captured, H100, Work(1, "bf16", 16), Choices(degrees=(1,), recompute=False))
+        node = captured.nodes[1]
+        product = next(op for op in node.ops if captured.costs[op].flops)
+        assert captured.costs[product].flops == 2 * LENGTH * WIDTH * WIDTH
+        assert offered.weight_times(node, offered.of(node))[1] == offered.seconds(product, 1.0) * is_trained
+        assert offered.times_back(product) == 1 + is_trained
+        needs.add(working_bytes(captured, node))
+    assert len(needs) == 1
