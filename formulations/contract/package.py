@@ -32,9 +32,9 @@ _LATE = {
 }
 _CERTIFICATES = "certificates"
 _WRITER, _CHECKER = "certificate.writer", "certificate.checker"
-#: `Questions` of the functions in ``questions/what_if.py``; the last two may be absent.
+#: `Questions` of the functions in ``questions/what_if.py``; the last three may be absent.
 _QUESTIONS, _WHAT_IF = "questions", "questions.what_if"
-_ASKED = ("members", "relax", "repairs", "resources", "rows", "factors", "noisy")
+_ASKED = ("members", "relax", "repairs", "resources", "rows", "factors", "noisy", "decisions")
 
 
 def family_of(package: str) -> Family[Any, Any]:

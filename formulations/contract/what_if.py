@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from formulations.contract.rounding import bytes_text
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
-from instances.requirements import requirements_of
+from instances.requirements import Requirement, requirements_of
 
 Instance = TypeVar("Instance")
 
@@ -105,6 +105,8 @@ class Questions(Generic[Instance]):
     an amount, is the resource of that name instead. ``None``: they are not studied.
     ``noisy(instance, draw)``: the instance with a factor ``draw()`` on each measured number; with
     ``factors``.
+    ``decisions(instance)``: what plans may decide, each a requirement that a quantity has one of its values, whatever
+    fits; ``None``: they are not priced.
     """
 
     members: Callable[[Instance], tuple[Member, ...]]
@@ -114,6 +116,7 @@ class Questions(Generic[Instance]):
     rows: Callable[[Instance, Any], Sequence[dict[str, Any]]]
     factors: Callable[[Instance], Sequence[Factor[Instance]]] | None = None
     noisy: Callable[[Instance, Callable[[], float]], Instance] | None = None
+    decisions: Callable[[Instance], Sequence[Requirement]] | None = None
 
 
 def once(name: str, says: str, changed: Instance, *, same_times: bool = True) -> Change[Instance]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from formulations.compiled.compile_times import compiling
 from formulations.contract.what_if import Change, Member, Questions
+from instances.requirements import with_requirements
 from planner.analysis.proofs import Findings, Proofs, asked_of, beats, least
 from planner.files.load import validate
 from planner.files.settings import expect_types
@@ -16,6 +17,8 @@ from planner.results.result import Result
 from planner.solving.solve import silent
 from solvers.outcome import OPTIMAL_GAP, Limits, Status
 
+#: Another value of a decision is proved within this share; that may take so many seconds, or as long as the first.
+NEAR_GAP, NEAR_S = 0.005, 5.0
 #: A stage whose memory is filled to this share is tight.
 TIGHT_SHARE = 0.95
 
@@ -51,6 +54,31 @@ class Gain:
     others_tried: bool = False
 
 
+@dataclass(frozen=True)
+class Other:
+    """Another value of a decision of the plan: what is found of all plans with it, within `NEAR_GAP` or not.
+
+    ``answer`` is what a trainer does with the best of them, where one was named.
+    """
+
+    requirement: str
+    result: Result
+    answer: Any = None
+
+    def more(self, now: float) -> tuple[float | None, float | None]:
+        """By what share it takes longer than the optimum, and at least; ``None``: not known, or there is no plan."""
+        values = self.result.objective, self.result.bound
+        found, least = (None if each is None or not now else max(0.0, each / now - 1) for each in values)
+        return found, least
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """As the object of an explanation has it."""
+        more, least = self.more(now)
+        head = {"requirement": self.requirement, "status": self.result.status.value, "more": more, "more_least": least}
+        figures = {} if self.answer is None else self.answer.figures()
+        return {**head, "objective": self.result.objective, "plan": self.result.plan, **figures}
+
+
 @dataclass(kw_only=True)
 class Explanation(Findings):
     """What `explain` found.
@@ -70,6 +98,10 @@ class Explanation(Findings):
         memory.
     gains
         What more of each resource would gain.
+    others
+        What other values of each decision cost, with the best of everything else, if that was wanted.
+    answer
+        What a trainer does with the plan, where one was named.
     """
 
     reason: str = ""
@@ -79,6 +111,8 @@ class Explanation(Findings):
     untried: Sequence[str] = ()
     rows: Sequence[dict[str, Any]] = ()
     gains: Sequence[Gain] = ()
+    others: Sequence[Other] = ()
+    answer: Any = None
 
     @property
     def bottleneck(self) -> list[int]:
@@ -92,6 +126,7 @@ class Explanation(Findings):
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner explain --json`` prints (docs/interface/analyses.md)."""
+        now = (self.result.objective if self.result is not None else None) or 0.0
         return {
             **self.head(),
             "reason": self.reason,
@@ -106,6 +141,8 @@ class Explanation(Findings):
                 _fields(each, "change", "says", "amount", "objective", "gain", "next_amount", "next_objective")
                 for each in self.gains
             ],
+            **({"others": [each.to_json(now) for each in self.others]} if self.others else {}),
+            **({} if self.answer is None else {"answer": self.answer.stats()}),
             "plan": None if self.result is None else self.result.plan,
             "proofs": self.proofs,
             "seconds": self.seconds,
@@ -122,6 +159,7 @@ def explain(
     limits: Limits | None = None,
     listen: Callable[[int], None] | None = None,
     notice: Callable[[str], None] = silent,
+    others: bool = False,
 ) -> Explanation:
     """Why an instance has no plan, or what binds its optimum.
 
@@ -135,6 +173,8 @@ def explain(
         Called with how many proofs there were, after each.
     notice
         As for `planner.solve`.
+    others
+        Whether other values of what the plan decides are priced first, of problems that say what that is.
 
     Raises
     ------
@@ -147,7 +187,7 @@ def explain(
     with compiling(notice):
         family.load()
         proofs = Proofs(instance, limits or Limits(), listen)
-        asked = _Asked(instance, questions, proofs)
+        asked = _Asked(instance, questions, proofs, others)
         with proofs.into(asked.found):
             asked.ask()
     return asked.found
@@ -156,8 +196,8 @@ def explain(
 class _Asked:
     """An explanation as far as it is."""
 
-    def __init__(self, instance: Any, questions: Questions[Any], proofs: Proofs) -> None:
-        self._instance, self._questions, self._proofs = instance, questions, proofs
+    def __init__(self, instance: Any, questions: Questions[Any], proofs: Proofs, others: bool) -> None:
+        self._instance, self._questions, self._proofs, self._prices = instance, questions, proofs, others
         self.found = Explanation(**proofs.subject(instance))
 
     def ask(self) -> None:
@@ -229,7 +269,12 @@ class _Asked:
         self.found.rows = tuple(self._questions.rows(self._instance, found.own_plan))
         now = found.objective
         assert now is not None
-
+        if self._prices and self._questions.decisions is not None:
+            self.found.others = priced = list[Other]()
+            for each in self._questions.decisions(self._instance):
+                changed, most_s = with_requirements(self._instance, (each,)), max(NEAR_S, found.seconds)
+                if self._proofs.family.judge(changed, found.own_plan):
+                    priced.append(Other(str(each), self._proofs.near(changed, NEAR_GAP, most_s)))
         self.found.gains = gains = []
         for more in self._questions.resources(self._instance):
             with_more = self._proofs.optimum(more.change.changed(more.amount)).objective

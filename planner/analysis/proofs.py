@@ -1,5 +1,6 @@
 """Many small proofs under one limit: what several instances near each other are worth, by exact methods alone."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -117,6 +118,10 @@ class Proofs:
             raise self._end_error(found)
         return found
 
+    def near(self, instance: Any, gap: float, most_s: float) -> Result:
+        """What is found of an instance within a gap, in so many seconds at most, proved or not."""
+        return self._run(instance, gap, self._silent, most_s)
+
     def plan(self, instance: Any) -> Result:
         """Any plan, or the proof that there is none; `EndedError` if there is neither."""
         found = self._run(instance, ANY_PLAN, self._silent)
@@ -128,7 +133,7 @@ class Proofs:
         """The fields of `Findings` that are the same whatever is asked."""
         return {"problem": self.family.name, "instance": instance.name, "unit": self.family.unit(instance)}
 
-    def _run(self, instance: Any, gap: float, family: Family[Any, Any]) -> Result:
+    def _run(self, instance: Any, gap: float, family: Family[Any, Any], most_s: float = math.inf) -> Result:
         left = self._time_left()
         self.signal = self._received.signal if self._received is not None else None
         if self.signal is not None or left == 0:
@@ -136,7 +141,10 @@ class Proofs:
             raise EndedError
         limits = replace(self._limits, gap=gap, time_s=left)
         for method, _ in self._methods(instance, limits):
-            found = run(family, method, instance, replace(limits, time_s=self._time_left()), {}, "")
+            time_s = min(most_s, math.inf if (left := self._time_left()) is None else left)
+            found = run(
+                family, method, instance, replace(limits, time_s=None if time_s == math.inf else time_s), {}, ""
+            )
             proved = found.status in (Status.OPTIMAL, Status.INFEASIBLE) or (gap and found.plan is not None)
             if proved or found.stop not in (Stop.SIZE_LIMIT, Stop.COMPLETED):
                 break

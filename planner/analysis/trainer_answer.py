@@ -26,6 +26,9 @@ from formulations.training_strategy.definition.sharing import shared_in
 from instances.memory_schemes import BY_TRAINER
 from instances.problems.stage_partitioning import Tmpc, of_sequences
 from instances.problems.training_strategy import StrategyInstance
+from planner.analysis.alternatives import Alternatives
+from planner.analysis.explain import NEAR_GAP, NEAR_S, Explanation
+from planner.analysis.pareto import Front
 from planner.files.load import family_of
 from planner.process.errors import UsageError
 from planner.results.result import Result
@@ -38,8 +41,6 @@ _READ_AS = {"problem": "training_strategy", "linearize": "id"}
 #: By type of weights, the least and the most that published layouts ran at, as a share of what is predicted for them.
 #: Source: this project, docs/which-trainer.md, "Beside published layouts"; a test compares them with its tables.
 MEASURED = {"bf16": (0.53, 1.89), "fp8": (0.26, 1.35)}
-#: The next best degrees are proved within this share; that may take so many seconds, or as long as the first.
-_NEXT_GAP, _NEXT_S = 0.005, 5.0
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ class TrainerAnswer:
         """The parts of a step by name."""
         return {name: getattr(self, name) for name in ("compute", "recomputation", "communication", "bubble")}
 
-    def stats(self) -> dict[str, Any]:
-        """What the JSON of the result has besides, among its stats."""
+    def figures(self) -> dict[str, Any]:
+        """Those of the plan alone."""
         return {
             "bubble_share": self.bubble / self.step if self.step else 0.0,
             "peak_bytes": list(self.memory),
@@ -105,6 +106,12 @@ class TrainerAnswer:
             "mfu": self.mfu,
             "step_parts": self.parts,
             "gradient_sums": {"exposed": self.gradients, "hidden": self.hidden},
+        }
+
+    def stats(self) -> dict[str, Any]:
+        """What the JSON of the result has besides, among its stats."""
+        return {
+            **self.figures(),
             "next_best": {
                 "degrees": None if self.next_plan is None else self.next_plan.parallelism,
                 "behind": self.behind,
@@ -148,9 +155,8 @@ def export_command(trainer: str, instance: str, settings: Mapping[str, Any], pla
     return shlex.join([*words, "--to", trainer])
 
 
-def answer(result: Result, instance: StrategyInstance, trainer: str, export: str) -> TrainerAnswer:
-    """The plan of a result in figures; ``export`` is its command."""
-    plan: StrategyPlan = result.own_plan
+def answer(plan: StrategyPlan, instance: StrategyInstance, trainer: str, export: str = "") -> TrainerAnswer:
+    """A plan in figures; ``export`` is its command."""
     flat, p = instance.flat, plan.pp_degree
     m = flat.num_microbatches // plan.dp_degree
     step, fastest, again, sent, summed = evaluate(instance, plan), [], [], [], []
@@ -210,16 +216,35 @@ def with_next_best(found: TrainerAnswer, result: Result, instance: StrategyInsta
     if result.status is not Status.OPTIMAL or not found.step:
         return found
     family = family_of(instance)
-    time_s = max(_NEXT_S, result.seconds)
+    time_s = max(NEAR_S, result.seconds)
     if limits.time_s is not None:
         time_s = min(time_s, max(0.0, limits.time_s - result.seconds))
     method = replace(find_method(family, "exact"), solve=partial(exact.solve, besides=found.plan))
-    other = run(family, method, instance, replace(limits, time_s=time_s, gap=max(_NEXT_GAP, limits.gap)), {})
+    other = run(family, method, instance, replace(limits, time_s=time_s, gap=max(NEAR_GAP, limits.gap)), {})
     if other.status is Status.INFEASIBLE:
         return replace(found, behind_least=math.inf)
     behind = None if other.objective is None else max(0.0, other.objective / found.step - 1)
     least = None if other.bound is None else max(0.0, other.bound / found.step - 1)
     return replace(found, next_plan=other.own_plan, behind=behind, behind_least=least)
+
+
+def explained(found: Explanation, instance: StrategyInstance, trainer: str, export: str) -> Explanation:
+    """An explanation with what the trainer does with its plan, and with those of other decisions."""
+    if found.result is None or found.result.own_plan is None:
+        return found
+    found.answer = answer(found.result.own_plan, instance, trainer, export)
+    plans = [each.result.own_plan for each in found.others]
+    answers = [None if plan is None else answer(plan, instance, trainer) for plan in plans]
+    found.others = [replace(each, answer=own) for each, own in zip(found.others, answers, strict=True)]
+    return found
+
+
+def answers(found: Alternatives | Front, instance: StrategyInstance, trainer: str) -> list[TrainerAnswer]:
+    """What a trainer does with each plan of alternatives, or of a front."""
+    plans = (
+        [each["plan"] for each in found.plans] if isinstance(found, Alternatives) else [x.plan for x in found.points]
+    )
+    return [answer(family_of(instance).plan_from_json(instance, each), instance, trainer) for each in plans]
 
 
 def _count(value: Any) -> int | None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from planner.cli import completion
 from planner.cli.common import Inputs, Instance, Method, Search, load_instance, share_of
 from planner.cli.declared import flag, option
+from planner.cli.for_trainer import Trainer, answered
 from planner.cli.outputs import Certificate, Outputs, Solved
 from planner.files.choices import split
 from planner.process.errors import UsageError
@@ -27,6 +28,7 @@ def alternatives_command(
     outputs: Outputs = Outputs(),
     certificate: Certificate = None,
     inputs: Inputs = None,
+    trainer: Trainer = None,
     **settings: Any,
 ) -> None:
     """List the best plans with a proof, those near the optimum, or the front of time, memory and devices."""
@@ -56,9 +58,12 @@ def alternatives_command(
         rest = {name: arguments[name] for name in ("method", "options", "notice")}
         rest["limits"] = replace(limits, time_s=left)
         if axes is not None:
-            return Solved(result, found, more=front_of(found, axes, result, **rest))
-        most = count or (_COUNT if share is None else None)
-        return Solved(result, found, more=alternatives(found, result, count=most, within=share, **rest))
+            more: Any = front_of(found, axes, result, **rest)
+        else:
+            most = count or (_COUNT if share is None else None)
+            more = alternatives(found, result, count=most, within=share, **rest)
+        listed = Solved(result, found, more=more)
+        return listed if trainer is None else answered(listed, trainer, instance, overrides, outputs.out, limits)
 
     outputs.run(work, {"method": method, "exact": True, "limits": limits, "options": options})
 

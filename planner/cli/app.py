@@ -114,6 +114,7 @@ def application(wanted: str | None = None, given: Sequence[str] | None = None) -
                 given,
                 problem=offered.problem,
                 require=offered.require,
+                trainer=offered.trainer,
             )
             cls = options.help_class(offered.about, offered.pointer.format(name), offered.panels)
         examples = (f"  {line}" for line in EXAMPLES if line.startswith(f"planner {name} "))
@@ -146,6 +147,7 @@ class _Offered:
     pointer: str = "Options of a problem: planner {} INSTANCE --help, or planner list PROBLEM."
     problem: bool = True
     require: bool = True
+    trainer: bool = False
     panels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -156,9 +158,9 @@ _PANELS_OF_SOLVE = {
         *("exact", "method", "portfolio", "compare", "plan", "time_limit", "gap", "seed", "threads", "solver"),
     ),
 }
-_SETTINGS = _Offered(choices.every_setting, options.of_instances())
-_SOURCES = replace(_SETTINGS, about=options.of_sources())
-_OVERRIDES = _Offered(choices.every_override, options.of_instances(methods=False))
+_SETTINGS = _Offered(choices.every_setting, options.of_instances(), trainer=True)
+_SOURCES = replace(_SETTINGS, about=options.of_sources(), trainer=False)
+_OVERRIDES = _Offered(choices.every_override, options.of_instances(methods=False), trainer=True)
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ _OF_CLAIMS = _Offered(options.of_claim, options.of_claim, "Options of a claim: p
 _OF_METHODS = _Offered(
     choices.every_option, options.of_methods, "Options of methods: planner {} METHOD --help.", False, False
 )
-_AS_DECLARED = replace(_OVERRIDES, require=False)
+_AS_DECLARED = replace(_OVERRIDES, require=False, trainer=False)
 #: What `first_page.PANELS` lists, in its order.
 _COMMANDS: dict[str, _Command] = {
     "solve": _Command(
@@ -189,7 +191,7 @@ _COMMANDS: dict[str, _Command] = {
     ),
     "crosscheck": _Command(crosscheck_command, _SOURCES),
     "check": _Command(check_command, _OVERRIDES),
-    "list": _Command(list_command, replace(_OVERRIDES, about=options.of_listed)),
+    "list": _Command(list_command, replace(_OVERRIDES, about=options.of_listed, trainer=False)),
     "make": _Command(make_command, _FROM_CATALOG),
     "explain": _Command(explain_command, _OVERRIDES),
     "sensitivity": _Command(sensitivity_command, _OVERRIDES),

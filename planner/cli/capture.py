@@ -120,7 +120,8 @@ def import_command(
     if trainer is not None and isinstance(found.instance, StageInstance):
         if len(sizes) > 1 and out is not None:
             file = _fastest(out, sizes, found.instance.num_microbatches * sizes[-1], trainer, view, shared)
-        solve_command(file, trainer=trainer, outputs=Outputs(json=view.json, quiet=view.quiet), **shared)
+        asked = question_of(trainer, shared)
+        solve_command(file, trainer=trainer, outputs=Outputs(json=view.json, quiet=view.quiet), **asked)
 
 
 def _fastest(out: str, sizes: Sequence[int], samples: int, trainer: str, view: Notes, shared: Mapping[str, Any]) -> str:

@@ -17,17 +17,26 @@ from planner.cli.common import (
     share_of,
 )
 from planner.cli.declared import option
+from planner.cli.for_trainer import Trainer, explain_for
 
 
 def explain_command(
-    instance: Instance, time_limit: ProofsTime = None, seed: Seed = 0, view: Reading = READING, **settings: Any
+    instance: Instance,
+    time_limit: ProofsTime = None,
+    seed: Seed = 0,
+    view: Reading = READING,
+    trainer: Trainer = None,
+    **settings: Any,
 ) -> None:
-    """Show why there is no plan and what would repair it, or what binds and what more of it would gain."""
+    """Show why there is no plan and what would repair it, or what binds, and what other choices and more would take."""
     from planner.analysis.explain import explain
     from planner.display.explained import show
 
     declared = view.load(instance, settings)
-    _prove(partial(explain, declared, limits=Search(time_limit, seed=seed).limits()), show, view)
+    study = partial(explain, declared, limits=Search(time_limit, seed=seed).limits())
+    if trainer is not None:
+        study = partial(explain_for, study, declared, trainer, instance, settings)
+    _prove(study, show, view)
 
 
 def sensitivity_command(

@@ -1,6 +1,6 @@
-"""``solve --for TRAINER``: the best strategy of a trainer, answered as one who runs it asks."""
+"""``--for TRAINER``: the best strategies of a trainer, answered as one who runs it asks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -21,15 +21,29 @@ def question_of(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 def answered(
     found: Solved, trainer: str, instance: str, settings: Mapping[str, Any], out: str | None, limits: Limits
 ) -> Solved:
-    """What was solved, with the answer if there is a plan.
+    """What was solved, with the answer if there is a plan, and those of its alternatives or its front.
 
-    ``out`` is the file of the plan; the time of ``limits`` is for both, the plan and the next best degrees.
+    ``out`` is the file of the plan; the time of ``limits`` is for both, the plan and the next best degrees, which are
+    not looked for beside alternatives.
     """
-    from planner.analysis.trainer_answer import answer, export_command, with_next_best
+    from planner.analysis.trainer_answer import answer, answers, export_command, with_next_best
 
     if found.result.own_plan is None:
         return found
     command = export_command(trainer, instance, settings, out)
-    made = with_next_best(answer(found.result, found.instance, trainer, command), found.result, found.instance, limits)
+    made = answer(found.result.own_plan, found.instance, trainer, command)
+    if found.more is None:
+        made = with_next_best(made, found.result, found.instance, limits)
+    own = () if found.more is None else answers(found.more, found.instance, trainer)
     result = replace(found.result, stats={**found.result.stats, **made.stats()})
-    return replace(found, result=result, answer=made)
+    return replace(found, result=result, answer=made, answers=own)
+
+
+def explain_for(
+    study: Callable[..., Any], declared: Any, trainer: str, instance: str, settings: Mapping[str, Any], **watched: Any
+) -> Any:
+    """An explanation of a trainer's best strategy, with what other decisions cost."""
+    from planner.analysis.trainer_answer import explained, export_command
+
+    found = study(others=True, **watched)
+    return explained(found, declared, trainer, export_command(trainer, instance, settings, None))

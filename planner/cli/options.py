@@ -22,6 +22,7 @@ from instances.errors import InstanceError
 from planner.cli import completion
 from planner.cli.common import SOLVERS, Group
 from planner.cli.declared import option
+from planner.cli.for_trainer import Trainer, question_of
 from planner.files import choices
 from planner.files.choices import Choice
 from planner.files.load import catalog, problem_name, problem_of
@@ -39,6 +40,7 @@ class _Declared(Group):
         None
     )
     require: Annotated[list[str] | None, option("TEXT", "a further rule: 'num_stages <= 6'")] = None
+    trainer: Trainer = None
 
 
 #: From the values on a command line (texts by parameter) to the choices that they make worth showing.
@@ -52,10 +54,12 @@ def with_choices(
     *,
     problem: bool = False,
     require: bool = False,
+    trainer: bool = False,
 ) -> Command:
     """The command with the options of its groups, a hidden one for each choice, and ``--problem``, ``--require``.
 
     Choices are ``offered`` only where one of the words ``given`` is no option of the command's own (``None``: it may).
+    ``trainer``: ``--for`` as well, which the command gets where it has a parameter of that name; settings are its.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {each.name: each for each in signature.parameters.values() if isinstance(each.default, Group)}
@@ -66,7 +70,8 @@ def with_choices(
         for option in (_options_of(each.default) if each.name in groups else (each,))
     ]
     own = {each.name for each in (first, *fixed)}
-    offers = {"problem": problem, "require": require}
+    offers = {"problem": problem, "require": require, "trainer": trainer}
+    knows_trainer = "trainer" in own
     reads_as = [each for each in _options_of(_Declared()) if offers[each.name] and each.name not in own]
     parameters = [first, *reads_as, *fixed]
     flags = {flag for each in parameters for flag in _flags(each)}
@@ -77,7 +82,18 @@ def with_choices(
         for name, group in groups.items():
             given = {each.name: values.pop(each.name) for each in _options_of(group.default)}
             values[name] = replace(group.default, **given)
-        command(**values)
+        asked = values.get("trainer") if trainer else None
+        if trainer and not knows_trainer:
+            values.pop("trainer")
+        if asked is not None:
+            values = question_of(asked, {name: value for name, value in values.items() if value is not None})
+        try:
+            command(**values)
+        except UsageError as error:
+            if asked is None or not str(error).startswith("--problem is "):
+                raise
+            rule = f"none with {values.get('instance')}: trainers run chains of layers"
+            raise UsageError.at("--for", asked, rule) from None
 
     run_command.__doc__ = command.__doc__
     run_command.__name__ = command.__name__

@@ -29,7 +29,8 @@ class Solved:
     """A result and the instance that its plan is of.
 
     ``rows`` are those of a sweep, ``others`` results beside it, and ``more`` its alternatives or its front. ``answer``
-    is what a trainer does with the plan, which is then shown first, and alone unless ``full``.
+    is what a trainer does with the plan, which is then shown first, and alone unless ``full``; ``answers`` are those of
+    ``more``.
     """
 
     result: Result
@@ -38,6 +39,7 @@ class Solved:
     others: Sequence[Result] = ()
     more: Any = None
     answer: Any = None
+    answers: Sequence[Any] = ()
 
 
 @dataclass(frozen=True)
@@ -108,25 +110,28 @@ class Outputs(Group):
         result, loaded, others = found.result, found.instance, list(found.others)
         if self.json:
             compared = {"compared": [each.to_json() for each in others]} if others else {}
-            print_json({**result.to_json(), **compared, **({} if found.more is None else found.more.to_json())})
+            figures = {"strategies": [each.figures() for each in found.answers]} if found.answers else {}
+            more = {} if found.more is None else found.more.to_json()
+            print_json({**result.to_json(), **compared, **more, **figures})
             return
+        listed = None
         if found.answer is not None:
-            from planner.display.trainer_answer import show_answer
+            from planner.display.trainer_answer import show_answer, strategies
 
             show_answer(found.answer, result)
-            if not self.full:
-                return
-        if found.rows:
-            from planner.display.nearby import show_sweep
+            listed = strategies(found.answers)
+        if found.answer is None or self.full:
+            if found.rows:
+                from planner.display.nearby import show_sweep
 
-            show_sweep(found.rows, result.unit)
-            result = replace(result, stats={name: value for name, value in result.stats.items() if name != "sweep"})
-        result, *others = (replace(each, of=loaded) for each in (result, *others))
-        show_result(result, others, verbose=self.verbose, full=self.full, events=events)
+                show_sweep(found.rows, result.unit)
+                result = replace(result, stats={name: own for name, own in result.stats.items() if name != "sweep"})
+            result, *others = (replace(each, of=loaded) for each in (result, *others))
+            show_result(result, others, verbose=self.verbose, full=self.full, events=events)
         if found.more is not None:
             from planner.display.nearby import show_nearby
 
-            show_nearby(found.more, result)
+            show_nearby(found.more, result, listed)
 
     def _writes(self, found: Solved) -> Iterator[Callable[[], None]]:
         """What writes the plan to every file that is wanted, a sweep above its picture; without one a note of each."""

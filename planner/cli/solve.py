@@ -18,7 +18,7 @@ from planner.cli.common import (
     plans_of,
 )
 from planner.cli.declared import argument, flag, option
-from planner.cli.for_trainer import Trainer, answered, question_of
+from planner.cli.for_trainer import Trainer, answered
 from planner.cli.outputs import Certificate, Full, Outputs, Solved, Verbose
 from planner.files.choices import split
 from planner.files.destinations import refuse_outputs
@@ -57,7 +57,6 @@ def solve_command(
     outputs.refuse(search.solver_log, instance, *([] if topology is None else [topology]))
     limits = search.limits()
     overrides, options = split(settings)
-    overrides = overrides if trainer is None else question_of(trainer, overrides)
     bounds, overrides["require"] = split_bounds(overrides.get("require") or [])
     is_least = minimise is not None or bool(bounds)
     beside = {
@@ -70,12 +69,7 @@ def solve_command(
     for name, value in beside.items():
         if is_least and value:
             raise UsageError.at(name, value, "none with --minimise, or with bounds on time, memory or devices")
-    try:
-        declared = load_instance(instance, overrides, inputs, topology)
-    except UsageError as error:
-        if trainer is None or not str(error).startswith("--problem is "):
-            raise
-        raise UsageError.at("--for", trainer, f"none with {instance}: trainers run chains of layers") from None
+    declared = load_instance(instance, overrides, inputs, topology)
     outputs.announce(declared)
 
     def work(arguments: dict[str, Any]) -> Solved:

@@ -14,7 +14,12 @@ _SHOWN_STAGES = 12
 
 
 def show(found: Explanation) -> None:
-    """Print what was found."""
+    """Print what was found; of a trainer first what it does, and what other decisions would cost it."""
+    if found.answer is not None and found.result is not None:
+        from planner.display.trainer_answer import show_answer, show_others
+
+        show_answer(found.answer, found.result)
+        show_others(found)
     for line in _lines(found):
         say(line)
 

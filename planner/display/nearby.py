@@ -1,7 +1,9 @@
 """Alternatives, fronts and sweeps over micro-batch sizes as tables a person reads."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.analysis.alternatives import Alternatives
 from planner.analysis.pareto import Front
@@ -10,16 +12,19 @@ from planner.display.terminal import console, table
 from planner.results import texts
 from planner.results.result import Result
 
+if TYPE_CHECKING:
+    from rich.table import Table
 
-def show_nearby(found: Alternatives | Front, first: Result) -> None:
-    """Print plans beside the first, or the points of a front."""
+
+def show_nearby(found: Alternatives | Front, first: Result, strategies: Table | None = None) -> None:
+    """Print plans beside the first, or the points of a front: in a table of their own, where there is one."""
     if isinstance(found, Front):
-        show_front(found)
+        show_front(found, strategies)
     else:
-        show_alternatives(found, first)
+        show_alternatives(found, first, strategies)
 
 
-def show_alternatives(found: Alternatives, first: Result) -> None:
+def show_alternatives(found: Alternatives, first: Result, strategies: Table | None = None) -> None:
     """Print the plans, what each takes more than the first, and what is proved of all others."""
     out, best, rows = console(), first.objective or 0.0, []
     own = _differing([each["plan"] for each in found.plans])
@@ -35,7 +40,7 @@ def show_alternatives(found: Alternatives, first: Result) -> None:
             )
         )
     out.print(f"alternatives: plans that differ in {found.sense}", highlight=False)
-    out.print(table(("", f"objective, {first.unit}", "more", *own, _heading(first.plan)), rows))
+    out.print(strategies or table(("", f"objective, {first.unit}", "more", *own, _heading(first.plan)), rows))
     others = found.to_json()["bound_of_others"]
     if others is not None:
         words = f"no other plan is below {texts.with_unit(others, first.unit)}"
@@ -47,7 +52,7 @@ def show_alternatives(found: Alternatives, first: Result) -> None:
     out.print(f"{words} ({found.effort.solved} solves)", highlight=False)
 
 
-def show_front(found: Front) -> None:
+def show_front(found: Front, strategies: Table | None = None) -> None:
     """Print the points of a front."""
     out = console()
     names = [*found.axes, *(name for name in found.units if name not in found.axes)]
@@ -63,7 +68,7 @@ def show_front(found: Front) -> None:
         for each in found.points
     )
     out.print(f"front of {', '.join(found.axes)}", highlight=False)
-    out.print(table(heads, rows))
+    out.print(strategies or table(heads, rows))
     words = "no plan beats any of these" if found.is_complete else "incomplete: points may be missing or be beaten"
     out.print(f"{words} ({found.effort.solved} solves)", highlight=False)
 

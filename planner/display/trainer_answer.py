@@ -1,15 +1,21 @@
-"""Show what a trainer does with its best strategy, in six lines."""
+"""Show what a trainer does with its best strategy, in six lines, and with others, a row for each."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from planner.display.terminal import bold, console, grid, printable
+from planner.display.terminal import bold, console, grid, printable, table
 from planner.results.texts import percent, plural, short_amount, unit_for
+from solvers.outcome import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
     from formulations.training_strategy.definition.plan import StrategyPlan
+    from planner.analysis.explain import Explanation
     from planner.analysis.trainer_answer import TrainerAnswer
     from planner.results.result import Result
 
@@ -19,8 +25,11 @@ _SHOWN_RANKS = 16
 _DUST = 1e-9
 #: A bound of other degrees that is nearer than this to their best plan is not worth a word.
 _NEAR = 0.01
+#: Degrees that a strategy in short says, whatever they are; the schedule that it does not say.
+_ALWAYS, _USUAL = ("pp", "tp", "dp"), "1f1b"
 #: What replicas share, by the level of sharding.
 _SHARED = ("nothing", "optimizer states", "optimizer states and gradients", "states, gradients and weights")
+_SHARED_IN_SHORT = ("nothing", "states", "states and gradients", "all")
 
 
 def show_answer(found: TrainerAnswer, result: Result) -> None:
@@ -38,6 +47,64 @@ def show_answer(found: TrainerAnswer, result: Result) -> None:
     rows = {name: words for name, words in {**rows, "memory": _memory(found)}.items() if words}
     out.print(grid(rows.items()))
     out.print(printable(f"export  {found.export}"))  # on a line of its own length, to be copied
+
+
+def strategies(answers: Sequence[TrainerAnswer]) -> Table | None:
+    """A table of strategies, each with how much longer it takes than the fastest; ``None`` of none."""
+    least = min((each.step for each in answers), default=0.0)
+    more = [percent(each.step / least - 1 if least else 0.0, 3) for each in answers]
+    rows = [(str(place), more[place - 1], each) for place, each in enumerate(answers, 1)]
+    return _strategies(("", "longer"), rows) if rows else None
+
+
+def show_others(found: Explanation) -> None:
+    """Print what other decisions cost, each with the best of everything else, beside the best strategy."""
+    now = found.answer.step
+    rows: list[tuple[str, str, TrainerAnswer | None]] = [("best", "", found.answer)]
+    for each in found.others:
+        more, least = each.more(now)
+        if more is None:
+            is_none = each.result.status is Status.INFEASIBLE
+            words = "no plan" if is_none else f"at least {percent(least, 2)}" if least else "not known"
+        else:
+            is_near = least is not None and more - least <= _NEAR
+            words = percent(more, 2) + ("" if is_near else f", at least {percent(least or 0.0, 2)}")
+        rows.append((each.requirement, words, each.answer))
+    console().print(_strategies(("with", "longer"), rows))
+
+
+def _strategies(heads: Sequence[str], rows: Sequence[tuple[str, str, TrainerAnswer | None]]) -> Table:
+    """A table of strategies with their steps in parts; ``None`` has none."""
+    answers = [each for *_, each in rows if each is not None]
+    factor, unit = unit_for(answers[0].unit, answers[0].step)
+    size, size_unit = unit_for("bytes", answers[0].memory_limit)
+    used = [name for name in answers[0].parts if any(each.parts[name] > _DUST * each.step for each in answers)]
+    has_rates = any(each.tokens_per_s_per_device is not None for each in answers)
+    tokens = ["tokens/s"] if has_rates else []
+    shown: list[tuple[str, ...]] = []
+    for first, more, each in rows:
+        if each is None:
+            shown.append((first, more))
+            continue
+        least = _DUST * each.step
+        parts = [f"{part / factor if part > least else 0:.3g}" for name in used for part in [each.parts[name]]]
+        rate = each.tokens_per_s_per_device
+        rates = [] if not has_rates else ["" if rate is None else f"{rate:,.0f}"]
+        held = f"{max(each.memory) / size:.3g}"
+        shown.append((first, more, f"{each.step / factor:.4g}", *parts, *rates, held, _in_short(each)))
+    return table((*heads, f"step, {unit}", *used, *tokens, size_unit, "strategy"), shown, left=[heads[0], "strategy"])
+
+
+def _in_short(found: TrainerAnswer) -> str:
+    plan = found.plan
+    words = [f"{name} {degree}" for name, degree in plan.parallelism.items() if degree > 1 or name in _ALWAYS]
+    words += [f"{plan.virtual_stages} chunks"] if plan.virtual_stages > 1 else []
+    words += [] if plan.schedule == _USUAL else [str(plan.schedule)]
+    words += [f"{_SHARED_IN_SHORT[found.sharding]} shared"] if found.sharding else []
+    words += [f"in {plan.shard_groups} groups"] if plan.shard_groups > 1 else []
+    words += ["sequences shared"] if found.sequences else []
+    words += [f"{found.recomputed} recomputed"] if found.recomputed else []
+    return ", ".join([*words, *(["replicas outermost"] if plan.dp_outermost else [])])
 
 
 def _degrees(plan: StrategyPlan) -> str:

@@ -21,9 +21,12 @@ from formulations.stage_partitioning.questions import what_if as flat_questions
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import chunk_times, peak_memory
 from formulations.training_strategy.definition.settings import shareable
+from formulations.training_strategy.degrees import all_degrees
+from formulations.training_strategy.trainer_chain import space_of
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
 from instances.problems.stage_partitioning import Layer, StageInstance
 from instances.problems.training_strategy import Schedule, StrategyInstance
+from instances.requirements import Requirement
 from instances.rules import NodeId
 
 #: What of the flat instance's repairs is none here: plans do not have stages whose degrees sum to the micro-batches.
@@ -33,6 +36,12 @@ _SEVERAL = {
     "ep": ("ep_degrees", "{} devices share the experts of a layer", "experts that devices do not share"),
     "shard-groups": ("shard_groups", "replicas share in {} groups each", "replicas that share in one group"),
 }
+
+#: Quantities of degrees in the order in which a reader asks what another value would cost.
+_DECIDED = (
+    *("tp_degree", "pp_degree", "dp_degree", "cp_degree", "ep_degree"),
+    *("sharding", "shard_groups", "sequence_parallel", "virtual_stages"),
+)
 
 
 def members(instance: StrategyInstance) -> tuple[Member, ...]:
@@ -166,3 +175,15 @@ def rows(instance: StrategyInstance, plan: StrategyPlan) -> list[dict[str, Any]]
     own = [{"nodes": [v for g in held for v in plan.chunks[g]]} for held in plan.held]
     limits = [instance.flat.memory_bytes] * plan.pp_degree
     return stage_rows(own, "time_per_microbatch", spent, peak_memory(instance, plan), limits)
+
+
+def decisions(instance: StrategyInstance) -> list[Requirement]:
+    """Each degree, level of sharding and schedule that some plan has, whatever fits: of those on most devices."""
+    space = space_of(instance)
+    every = all_degrees(instance if space is None else space.instance)
+    plans = [each.plan() for each in every if space is None or space.runs(each)]
+    most = max((plan.num_devices for plan in plans), default=0)
+    plans = [plan for plan in plans if plan.num_devices == most]
+    values = {name: sorted({int(getattr(plan, name)) for plan in plans}) for name in _DECIDED}
+    found = [Requirement(name, (), "==", value) for name, own in values.items() for value in own]
+    return [*found, *(Requirement("schedule", (str(each),), "==", 1, True) for each in instance.schedules)]

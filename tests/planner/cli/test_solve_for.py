@@ -120,6 +120,50 @@ def test_next_best_is_the_best_of_other_degrees(run: Run, rule: str) -> None:
     assert said["behind"] - 0.006 <= said["behind_least"] <= said["behind"]
 
 
+def test_other_decisions_are_priced_with_the_best_of_all_else(run: Run) -> None:
+    of = ("model.json", "--memory", "50MB", "--for", "megatron")
+    code, out, _ = run("explain", *of, "--json")
+    found, best = json.loads(out), json.loads(run("solve", *of, "--json")[1])
+    plan = best["plan"]
+    assert code == 0 and found["objective"] == best["objective"]
+    assert found["answer"]["step_parts"] == best["stats"]["step_parts"]
+    degrees = [("pp", 1), ("pp", 2), ("pp", 4), ("tp", 1), ("tp", 2), ("dp", 1), ("dp", 2), ("dp", 4)]
+    wanted = {f"{name}_degree == {value}" for name, value in degrees if plan[f"{name}_degree"] != value}
+    priced = {each["requirement"]: each for each in found["others"]}
+    assert wanted <= {*priced} and all(priced[each]["status"] != "unknown" for each in wanted)
+    for rule in sorted(wanted):
+        own = planner.solve(planner.load("model.json", **as_settings("megatron", {"memory": "50MB"}), require=rule))
+        each = priced[rule]
+        assert (each["plan"] is None) == (own.objective is None), rule
+        if own.objective is not None:
+            assert own.objective <= each["objective"] * (1 + 1e-9) <= own.objective * 1.006, rule
+            assert each["more"] == pytest.approx(each["objective"] / best["objective"] - 1)
+            assert math.fsum(each["step_parts"].values()) == pytest.approx(each["objective"])
+    assert any(each["plan"] for each in priced.values()) and any(each["plan"] is None for each in priced.values())
+    shown = run("explain", *of)[1]
+    assert all(f" {rule} " in shown for rule in wanted) and "one more GiB on each device" in shown
+
+
+def test_alternatives_of_a_trainer_are_those_of_its_settings(run: Run) -> None:
+    code, out, _ = run("solve", "model.json", "--for", "megatron", "--alternatives", "3", "--json")
+    found, settings = json.loads(out), as_settings("megatron", {})
+    long = [x for name, value in settings.items() for x in (f"--{name.replace('_', '-')}", str(value))]
+    other = json.loads(run("alternatives", "model.json", *long, "--count", "3", "--json")[1])
+    assert code == 0 and found["complete"] and found["alternatives"] == other["alternatives"]
+    assert [sum(each["step_parts"].values()) for each in found["strategies"]] == pytest.approx(
+        [each["objective"] for each in found["alternatives"]]
+    )
+    shown = run("alternatives", "model.json", "--for", "megatron", "--count", "3")[1]
+    assert (
+        "plans that differ in degrees" in shown
+        and "pp 2, tp 2, dp 1" in shown
+        and " 3 " in shown
+        and "no other plan is below" in shown
+    )
+    front = run("alternatives", "model.json", "--for", "megatron", "--pareto", "time,memory")[1]
+    assert front.startswith("megatron pipeline") and "pp 2, tp 2, dp 1" in front and "no plan beats" in front
+
+
 def test_a_trainer_holds_weights_in_its_own_way_unless_that_is_said(run: Run) -> None:
     held = [as_settings("megatron", given)["shard_optimizer"] for given in ({}, {"shard_optimizer": 3.0})]
     assert held == ["megatron", 3.0] and "shard_optimizer" not in as_settings("torch", {})
@@ -163,6 +207,14 @@ def test_what_is_not_known_is_said(run: Run) -> None:
 def test_without_a_plan_there_is_the_usual_answer(run: Run) -> None:
     code, out, _ = run("solve", "model.json", "--memory", "1KB", "--for", "megatron")
     assert code == 4 and "infeasible" in out
+
+
+def test_other_commands_take_a_trainer(run: Run) -> None:
+    run("solve", "model.json", "--for", "torch", "--out", "p.json")
+    code, _, err = run("check", "model.json", "p.json", "--for", "torch")
+    assert code == 0 and "note" not in err
+    code, _, err = run("explain", "mmt", "--for", "megatron")
+    assert code == 2 and "--for is 'megatron'; expected none with mmt: trainers run chains" in err
 
 
 @pytest.mark.parametrize(
