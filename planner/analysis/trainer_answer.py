@@ -241,10 +241,8 @@ def explained(found: Explanation, instance: StrategyInstance, trainer: str, expo
 
 def answers(found: Alternatives | Front, instance: StrategyInstance, trainer: str) -> list[TrainerAnswer]:
     """What a trainer does with each plan of alternatives, or of a front."""
-    plans = (
-        [each["plan"] for each in found.plans] if isinstance(found, Alternatives) else [x.plan for x in found.points]
-    )
-    return [answer(family_of(instance).plan_from_json(instance, each), instance, trainer) for each in plans]
+    plans = found.to_json()["alternatives" if isinstance(found, Alternatives) else "front"]
+    return [answer(family_of(instance).plan_from_json(instance, x["plan"]), instance, trainer) for x in plans]
 
 
 def _count(value: Any) -> int | None:

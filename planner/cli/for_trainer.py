@@ -45,5 +45,5 @@ def explain_for(
     """An explanation of a trainer's best strategy, with what other decisions cost."""
     from planner.analysis.trainer_answer import explained, export_command
 
-    found = study(others=True, **watched)
-    return explained(found, declared, trainer, export_command(trainer, instance, settings, None))
+    command = export_command(trainer, instance, settings, None)
+    return explained(study(others=True, **watched), declared, trainer, command)

@@ -71,7 +71,6 @@ def with_choices(
     ]
     own = {each.name for each in (first, *fixed)}
     offers = {"problem": problem, "require": require, "trainer": trainer}
-    knows_trainer = "trainer" in own
     reads_as = [each for each in _options_of(_Declared()) if offers[each.name] and each.name not in own]
     parameters = [first, *reads_as, *fixed]
     flags = {flag for each in parameters for flag in _flags(each)}
@@ -83,7 +82,7 @@ def with_choices(
             given = {each.name: values.pop(each.name) for each in _options_of(group.default)}
             values[name] = replace(group.default, **given)
         asked = values.get("trainer") if trainer else None
-        if trainer and not knows_trainer:
+        if trainer and "trainer" not in own:
             values.pop("trainer")
         if asked is not None:
             values = question_of(asked, {name: value for name, value in values.items() if value is not None})

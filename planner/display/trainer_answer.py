@@ -63,12 +63,10 @@ def show_others(found: Explanation) -> None:
     rows: list[tuple[str, str, TrainerAnswer | None]] = [("best", "", found.answer)]
     for each in found.others:
         more, least = each.more(now)
-        if more is None:
-            is_none = each.result.status is Status.INFEASIBLE
-            words = "no plan" if is_none else f"at least {percent(least, 2)}" if least else "not known"
-        else:
-            is_near = least is not None and more - least <= _NEAR
-            words = percent(more, 2) + ("" if is_near else f", at least {percent(least or 0.0, 2)}")
+        is_near = least is not None and more is not None and more - least <= _NEAR
+        known = [] if more is None else [percent(more, 2)]
+        known += [f"at least {percent(least, 2)}"] if least and not is_near else []
+        words = "no plan" if each.result.status is Status.INFEASIBLE else ", ".join(known) or "not known"
         rows.append((each.requirement, words, each.answer))
     console().print(_strategies(("with", "longer"), rows))
 
@@ -79,8 +77,7 @@ def _strategies(heads: Sequence[str], rows: Sequence[tuple[str, str, TrainerAnsw
     factor, unit = unit_for(answers[0].unit, answers[0].step)
     size, size_unit = unit_for("bytes", answers[0].memory_limit)
     used = [name for name in answers[0].parts if any(each.parts[name] > _DUST * each.step for each in answers)]
-    has_rates = any(each.tokens_per_s_per_device is not None for each in answers)
-    tokens = ["tokens/s"] if has_rates else []
+    tokens = ["tokens/s"] if all(each.tokens_per_s_per_device is not None for each in answers) else []
     shown: list[tuple[str, ...]] = []
     for first, more, each in rows:
         if each is None:
@@ -88,8 +85,7 @@ def _strategies(heads: Sequence[str], rows: Sequence[tuple[str, str, TrainerAnsw
             continue
         least = _DUST * each.step
         parts = [f"{part / factor if part > least else 0:.3g}" for name in used for part in [each.parts[name]]]
-        rate = each.tokens_per_s_per_device
-        rates = [] if not has_rates else ["" if rate is None else f"{rate:,.0f}"]
+        rates = [f"{each.tokens_per_s_per_device:,.0f}"] if tokens else []
         held = f"{max(each.memory) / size:.3g}"
         shown.append((first, more, f"{each.step / factor:.4g}", *parts, *rates, held, _in_short(each)))
     return table((*heads, f"step, {unit}", *used, *tokens, size_unit, "strategy"), shown, left=[heads[0], "strategy"])
