@@ -70,29 +70,21 @@ def test_weights_are_not_needed():
     assert there.node_of == nowhere.node_of and there.edges.keys() == nowhere.edges.keys()
 
 
-class Masked(nn.Module):
+class Masked(nn.Linear):
     """A linear layer over places that a mask leaves, which the model makes where tensors are made."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(WIDTH, WIDTH)
-
     def forward(self, x: Any) -> Any:
-        return self.layer(x.masked_fill(torch.ones(WIDTH, dtype=torch.bool), 0.0))
+        return super().forward(x.masked_fill(torch.ones(WIDTH, dtype=torch.bool), 0.0))
 
 
 def test_tensors_that_a_model_makes_are_where_its_weights_are():
     with torch.device("meta"):
-        model, x = Masked(), torch.ones(LENGTH, WIDTH)
+        model, x = Masked(WIDTH, WIDTH), torch.ones(LENGTH, WIDTH)
     assert len(capture(model, (x,)).nodes) == 1
 
 
-class Outer(nn.Module):
+class Outer(nn.Linear):
     """A product that FlopCounterMode does not know."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(WIDTH, WIDTH))
 
     def forward(self, x: Any) -> Any:
         return torch.cdist(x, self.weight.t())
@@ -100,25 +92,21 @@ class Outer(nn.Module):
 
 def test_ops_that_read_matrices_and_count_nothing_are_reported():
     with torch.device("meta"):
-        captured = capture(Outer(), (torch.ones(4, WIDTH),))
+        captured = capture(Outer(WIDTH, WIDTH, bias=False), (torch.ones(4, WIDTH),))
     (warning,) = captured.warnings
     assert "aten.cdist" in warning and "counts no operations" in warning
 
 
-class Asks(nn.Module):
+class Asks(nn.Linear):
     """Its trace depends on data."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(WIDTH, WIDTH)
-
     def forward(self, x: Any) -> Any:
-        return self.inner(x) if x.sum().item() > 0 else x
+        return super().forward(x) if x.sum().item() > 0 else x
 
 
 def test_a_model_that_cannot_be_traced_is_one_line():
     with pytest.raises(UsageError, match=r"torch\.export can trace") as refused:
-        capture(Asks(), (torch.ones(4, WIDTH),), name="file.py:model")
+        capture(Asks(WIDTH, WIDTH), (torch.ones(4, WIDTH),), name="file.py:model")
     assert str(refused.value).startswith("file.py:model: trace is ") and "\n" not in str(refused.value)
 
 
@@ -175,19 +163,15 @@ def test_masks_of_dropout_are_of_one_byte():
     assert capture(model.eval(), (torch.ones(LENGTH, WIDTH, dtype=torch.bfloat16, device="meta"),)).saved_bytes() == 0
 
 
-class Attends(nn.Module):
+class Attends(nn.Linear):
     """Attention whose output nothing else keeps."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
-
     def forward(self, x: Any) -> Any:
-        q, k, v = (each.view(LENGTH, HEADS, -1).transpose(0, 1)[None] for each in self.qkv(x).chunk(3, dim=-1))
+        q, k, v = (each.view(LENGTH, HEADS, -1).transpose(0, 1)[None] for each in super().forward(x).chunk(3, dim=-1))
         return nn.functional.scaled_dot_product_attention(q, k, v).sum()
 
 
 def test_attention_keeps_its_output():
     with torch.device("meta"):
-        found = capture(Attends(), (torch.ones(LENGTH, WIDTH),))
+        found = capture(Attends(WIDTH, 3 * WIDTH), (torch.ones(LENGTH, WIDTH),))
     assert found.saved_bytes() == 4 * (3 * LENGTH * WIDTH + LENGTH * WIDTH + HEADS * LENGTH)
