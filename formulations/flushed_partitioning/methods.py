@@ -105,15 +105,6 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         effort=lambda instance: 3.0 * blocks_effort(instance.flat),
     ),
     declarative(
-        _code.models.cpsat_columns,
-        "a path of priced stages in CP-SAT, made for this project",
-        VOCABULARY,
-        supports=_code.exact.effort.columns_supports,
-        limits=_COLUMNS,
-        effort=lambda instance: columns_effort(instance.flat),
-        shares=PRICES,
-    ),
-    declarative(
         _code.models.milp_columns,
         "a path of priced stages in Pyomo and HiGHS, made for this project",
         VOCABULARY,

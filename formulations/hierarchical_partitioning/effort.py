@@ -81,7 +81,7 @@ def model_supports(instance: HierarchicalInstance) -> str | None:
 
 
 def columns_supports(instance: HierarchicalInstance) -> str | None:
-    """``None``, or why the models of columns are too large for an instance."""
+    """``None``, or why the model of columns is too large for an instance."""
     if (reason := states_another_clock(instance)) is not None:
         return reason
     count = _few_downsets(instance)

@@ -19,7 +19,7 @@ MAX_LEVEL_DOWNSETS = 1000
 #: Most entries of its tables, 8 bytes each.
 MAX_LEVEL_CELLS = 1e8
 
-#: For the models of columns and simulated plans: each pair of nested downsets is a possible superstage of many splits.
+#: For the model of columns and simulated plans: each pair of nested downsets is a possible superstage of many splits.
 MAX_DOWNSETS = 200
 #: Most superstages that are priced (8 bytes each), and most steps of their splits: minutes.
 MAX_CELLS, MAX_STEPS = 5e7, 3e10
@@ -103,15 +103,6 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         supports=_code.effort.model_supports,
         limits=f"objective steady, instances whose model has at most {MAX_TERMS:,} terms",
         effort=_code.effort.model_effort,
-    ),
-    declarative(
-        _code.models.cpsat_columns,
-        "a path of priced superstages in CP-SAT, made for this project",
-        _OF_SUPERSTAGES,
-        supports=_code.effort.columns_supports,
-        limits=_COLUMNS,
-        effort=_code.effort.columns_effort,
-        shares=PRICES,
     ),
     declarative(
         _code.models.milp_columns,

@@ -38,8 +38,8 @@ HINTED = {
     "mesh_tiling": ("cpsat", "milp"),
     "microbatch_schedule": ("cpsat", "milp"),
     "device_mapping": ("milp",),
-    "flushed_partitioning": ("cpsat", "cpsat-columns", "milp-columns"),
-    "hierarchical_partitioning": ("cpsat", "cpsat-columns"),  # targets begin with no hint
+    "flushed_partitioning": ("cpsat", "milp-columns"),
+    "hierarchical_partitioning": ("cpsat",),  # targets begin with no hint
     "pipeline_placement": ("joint", "milp"),
     "tmpc_knapsack": ("cpsat", "milp"),
     "operator_strategies": ("cpsat", "milp"),

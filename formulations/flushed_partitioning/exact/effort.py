@@ -48,7 +48,7 @@ def effort(instance: FlushedInstance) -> float:
 
 
 def columns_supports(instance: FlushedInstance) -> str | None:
-    """``None``, or why the models of columns do not take an instance."""
+    """``None``, or why the model of columns does not take an instance."""
     if (reason := states_a_formula(instance)) is not None:
         return reason
     if instance.devices_per_machine is not None:

@@ -1,8 +1,8 @@
-"""The stages of a flushed pipeline as columns: what the models of both solvers are made of.
+"""The stages of a flushed pipeline as columns: what `milp_columns` is made of.
 
 A stage with degrees (t, d) in front of degrees that sum to s has one step time c, a knapsack's (`prices`), and one
 synchronisation r, as all TMPCs of a node have the same weights at a t. A plan is a path of stages through states
-(downset, s), as without flushes (`stage_partitioning.models.milp_columns`); beside it the models have
+(downset, s), as without flushes (`stage_partitioning.models.milp_columns`); beside it the model has
 
     C >= c(a),  R >= r(a)  for every stage a of the path,   total = (1 + (L - 1) / m) C + R
 
@@ -15,23 +15,20 @@ Source: this project; downsets, states and prices are Piper's, section 4. Symbol
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
-from formulations.contract.family import Answer
 from formulations.flushed_partitioning.definition.problem import evaluate, violations
-from formulations.flushed_partitioning.models.first_plan import first_plan
-from formulations.modelling.solve_model import Model, begin_with, prove
-from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.modelling.solve_model import begin_with
 from formulations.stage_partitioning.model_size import MAX_DOWNSETS
 from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
 from formulations.stage_partitioning.models.stage_costs import SAME, Block, Prices
 from formulations.stage_partitioning.models.usable_arcs import WIDER, Arc, Reach
 from instances.graph import adjacency, downsets
 from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Watch
 
-#: What the groups of both models say beyond those of the flat columns; the source stands in brackets at the end.
+#: What the model's groups say beyond those of the flat columns; the source stands in brackets at the end.
 SENTENCES = {
     "time": "C, compute and communication of the slowest stage per micro-batch",
     "synchronisation": "R, the longest synchronisation of a stage per micro-batch",
@@ -78,7 +75,7 @@ class _AllInFlight(Prices):
 
 
 class Columns(Reach):
-    """The stages of all plans that take at most ``target``, and what the models say of depth."""
+    """The stages of all plans that take at most ``target``, and what the model says of depth."""
 
     def __init__(self, instance: FlushedInstance, prices: Prices, target: float) -> None:
         self.flushed = instance
@@ -196,11 +193,3 @@ def columns_of(instance: FlushedInstance, watch: Watch, *, complete: bool) -> Co
             begin_with(instance, plan, evaluate, violations, watch)
             known = evaluate(instance, plan)
     return Columns(instance, prices, most if known is None else known * (1 + WIDER))
-
-
-def solve_with(
-    build: Callable[[], Model[StagePlan]], instance: FlushedInstance, limits: Limits, watch: Watch
-) -> Answer[StagePlan]:
-    """The optimum by a model of columns, which begins with the plan of `first_plan`."""
-    first = first_plan(instance)
-    return prove(instance, build, evaluate, violations, limits, watch, to_scale=True, first=first)

@@ -13,9 +13,11 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
+from formulations.flushed_partitioning.definition.problem import evaluate, violations
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
-from formulations.flushed_partitioning.models.columns import SENTENCES, Columns, columns_of, solve_with
-from formulations.modelling.solve_model import add_requirements, check_stop
+from formulations.flushed_partitioning.models.columns import SENTENCES, Columns, columns_of
+from formulations.flushed_partitioning.models.first_plan import first_plan
+from formulations.modelling.solve_model import add_requirements, check_stop, prove
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models import milp_columns as flat_columns
 from instances.problems.flushed_partitioning import FlushedInstance
@@ -161,5 +163,6 @@ def model_of(instance: FlushedInstance, watch: Watch | None = None, *, complete:
 
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
-    """The optimum by a path of stages, with HiGHS."""
-    return solve_with(lambda: model_of(instance, watch), instance, limits, watch)
+    """The optimum by a path of stages, with HiGHS, which begins with the plan of `first_plan`."""
+    model, first = lambda: model_of(instance, watch), first_plan(instance)
+    return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)

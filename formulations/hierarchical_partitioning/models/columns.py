@@ -1,4 +1,4 @@
-"""A plan as a path of superstages that are priced beforehand: what the models of both solvers are made of.
+"""A plan as a path of superstages that are priced beforehand: what `milp_columns` is made of.
 
 The states are (D, s): the downset D of the nodes planned so far, from the output side, and the sum s of their stages'
 degrees d_1 d_2. A superstage D \\ D' on d_2 machines, in which degrees d_1 sum to x, is an arc from (D', s) to
@@ -16,18 +16,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from formulations.contract.family import Answer
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
-from formulations.hierarchical_partitioning.definition.problem import evaluate, violations
 from formulations.hierarchical_partitioning.methods import MAX_DOWNSETS
-from formulations.hierarchical_partitioning.models.first_plan import first_plan
 from formulations.hierarchical_partitioning.models.superstages import Superstages
 from formulations.hierarchical_partitioning.models.usable_arcs import Arc, Reach, first_reach
 from formulations.modelling.layered_paths import JoinedStates, arcs_on
-from formulations.modelling.solve_model import Model, WithoutSizes, prove
+from formulations.modelling.solve_model import WithoutSizes
 from formulations.stage_partitioning.models.usable_arcs import WIDER
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
-from solvers.outcome import Limits, Watch
+from solvers.milp.backend import weighted_sum
+from solvers.outcome import Watch
 
 
 @dataclass(frozen=True)
@@ -65,18 +63,17 @@ class Data(JoinedStates):
 
 
 class Paths(WithoutSizes):
-    """A model of paths: ``flow[a]`` takes arc a; ``weighted_sum`` is the solver's, of factors and variables."""
+    """A model of paths: ``flow[a]`` takes arc a."""
 
     data: Data
     flow: Any
-    weighted_sum: Callable[[Iterable[tuple[Any, Any]]], Any]
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """The quantities of superstages, as sums over the path; what is inside of them is priced, and not decided."""
         data, index = self.data, self.data.reach.superstages.instance.flat.index
 
         def total(factors: Iterable[int]) -> Any:
-            return self.weighted_sum((factor, self.flow[a]) for a, factor in enumerate(factors) if factor)
+            return weighted_sum((factor, self.flow[a]) for a, factor in enumerate(factors) if factor)
 
         return {
             "num_superstages": lambda: total(1 for _ in data.arcs),
@@ -129,11 +126,3 @@ def usable(instance: HierarchicalInstance, watch: Watch, *, complete: bool) -> t
     else:
         reach = first_reach(superstages, watch, complete=whole)
     return reach, reach.arcs(whole=whole)
-
-
-def solve_with(
-    build: Callable[[], Model[HierarchicalPlan]], instance: HierarchicalInstance, limits: Limits, watch: Watch
-) -> Answer[HierarchicalPlan]:
-    """The optimum by a model of paths, which begins with the plan of `first_plan`."""
-    first = first_plan(instance, limits)
-    return prove(instance, build, evaluate, violations, limits, watch, to_scale=True, first=first)

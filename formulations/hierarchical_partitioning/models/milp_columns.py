@@ -14,10 +14,12 @@ import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.problem import evaluate, violations
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
-from formulations.hierarchical_partitioning.models.columns import Data, Paths, solve_with, usable
+from formulations.hierarchical_partitioning.models.columns import Data, Paths, usable
+from formulations.hierarchical_partitioning.models.first_plan import first_plan
 from formulations.modelling.layered_paths import START
-from formulations.modelling.solve_model import add_requirements
+from formulations.modelling.solve_model import add_requirements, prove
 from formulations.stage_partitioning.models import by_target
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.build_stop import stops_with
@@ -81,7 +83,6 @@ class Model(Paths, milp.Runnable):
     model: Any
     data: Data
     target: float | None = None
-    weighted_sum = staticmethod(milp.weighted_sum)
 
     @property
     def flow(self) -> Any:
@@ -115,6 +116,7 @@ def model_of(
 
 
 def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answer[HierarchicalPlan]:
-    """The optimum by a path of superstages, with HiGHS."""
-    search = limits.solver == DEFAULT_SOLVER
-    return solve_with(lambda: model_of(instance, watch, search=search), instance, limits, watch)
+    """The optimum by a path of superstages, with HiGHS, which begins with the plan of `first_plan`."""
+    search, first = limits.solver == DEFAULT_SOLVER, first_plan(instance, limits)
+    model = lambda: model_of(instance, watch, search=search)  # noqa: E731
+    return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)

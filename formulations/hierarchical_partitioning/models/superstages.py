@@ -1,4 +1,4 @@
-"""What every possible superstage costs, for the models of columns: its link, or the slowest stage of its best split.
+"""What every possible superstage costs, for the model of columns: its link, or the slowest stage of its best split.
 
 A superstage is the difference of two nested downsets on d_2 machines. Inside a machine its nodes are split into stages,
 each the difference of two downsets again, with the least time that a knapsack gives it (`Prices`). How many

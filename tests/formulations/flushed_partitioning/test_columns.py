@@ -1,4 +1,4 @@
-"""Paths of priced stages in both solvers: brute force, prices, depth on graphs with branches, and what is refused."""
+"""Paths of priced stages: brute force, prices, depth on graphs with branches, and what is refused."""
 
 import math
 from dataclasses import replace
@@ -9,24 +9,20 @@ from oracles.flushed_partitioning import brute_force, on_machines, random_flushe
 from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import evaluate, step_time, synchronisation_time
 from formulations.flushed_partitioning.exact.effort import columns_supports
-from formulations.flushed_partitioning.models import cpsat_columns, milp_columns
+from formulations.flushed_partitioning.models import milp_columns
 from formulations.flushed_partitioning.models.columns import columns_of
 from formulations.stage_partitioning.definition.plan import StagePlan
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Watch
 
-COLUMNS = ("milp-columns", "cpsat-columns")
-ROOMS = pytest.mark.parametrize("room", [milp_columns, cpsat_columns], ids=COLUMNS)
 
-
-@ROOMS
-def test_the_model_finds_the_optimum_by_itself(room: object, cases: int) -> None:
+def test_the_model_finds_the_optimum_by_itself(cases: int) -> None:
     """Without a plan to begin with the steps' target rises until some plan meets it."""
     for seed in range(max(5, cases // 8)):
         instance = random_flushed(seed, same_weights=True)
         best, watch = brute_force(instance), Watch()
-        model = room.model_of(instance, watch)  # type: ignore[attr-defined]
+        model = milp_columns.model_of(instance, watch)
         run = model.run(Limits(), Watch())
         assert run.infeasible is (best is None)
         if best is not None:
@@ -43,7 +39,6 @@ def branches(ends: list[tuple[str, str]], weight: float = 9.0) -> FlushedInstanc
     return flush_pipeline(StageInstance("branches", layers, edges, len(names), 1.0, 1.0, 4))
 
 
-@ROOMS
 @pytest.mark.parametrize(
     ("ends", "depth"),
     [
@@ -53,17 +48,16 @@ def branches(ends: list[tuple[str, str]], weight: float = 9.0) -> FlushedInstanc
         ([("a", "d"), ("b", "c"), ("c", "d"), ("a", "b")], 4),
     ],
 )
-def test_the_depth_of_graphs_with_branches(room: object, ends: list[tuple[str, str]], depth: int) -> None:
+def test_the_depth_of_graphs_with_branches(ends: list[tuple[str, str]], depth: int) -> None:
     """Every node is a stage: only the longest path of the graph counts, and on a chain all of it."""
     instance = branches(ends)
-    model = room.model_of(instance)  # type: ignore[attr-defined]
+    model = milp_columns.model_of(instance)
     run = model.run(Limits(), Watch())
     assert evaluate(instance, model.decode(run.values)) == pytest.approx(1 + (depth - 1) / 4)
     assert model.lower_bound(run.bound) == pytest.approx(1 + (depth - 1) / 4, rel=1e-5)
 
 
-@ROOMS
-def test_a_path_through_nodes_that_no_edge_joins(room: object) -> None:
+def test_a_path_through_nodes_that_no_edge_joins() -> None:
     """The stage of b and c is entered at b and left from c: three stages are a path, though no three nodes are."""
     layers = [Layer(v, {1: (Tmpc("only", time, 9.0, 0.0, size),)})
               for v, time, size in (("a", 2.0, 2.0), ("b", 1.0, 1.0), ("c", 1.0, 1.0), ("d", 2.0, 2.0))]  # fmt: skip
@@ -72,7 +66,7 @@ def test_a_path_through_nodes_that_no_edge_joins(room: object) -> None:
     together = replace(instance, requirements=("same_stage(b, c)",))
     assert brute_force(instance) == pytest.approx(2 * (1 + 2 / 4))  # three devices: b and c share one
     for each in (instance, together):
-        model = room.model_of(each, complete=True)  # type: ignore[attr-defined]
+        model = milp_columns.model_of(each, complete=True)
         run = model.run(Limits(), Watch())
         assert model.lower_bound(run.bound) == pytest.approx(3.0, rel=1e-5)
 
@@ -98,18 +92,16 @@ def test_a_shorter_synchronisation_is_kept() -> None:
     """Between the same states a slower stage on no fewer devices may synchronise for less time: it is not left out."""
     node = Layer("v", {1: (Tmpc("whole", 2.0, 100.0, 0.0, 0.0),), 2: (Tmpc("half", 3.0, 1.0, 0.0, 0.0),)})
     instance = flush_pipeline(StageInstance("one", (node,), (), 4, 1.0, 1.0, 2))
-    for room in (milp_columns, cpsat_columns):
-        watch = Watch()
-        watch.plan(StagePlan(()), 50.0)
-        model = room.model_of(instance, watch)
-        assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == brute_force(instance)
+    watch = Watch()
+    watch.plan(StagePlan(()), 50.0)
+    model = milp_columns.model_of(instance, watch)
+    assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == brute_force(instance)
     found = {(arc.tp_degree, arc.dp_degree) for arc in columns_of(instance, Watch(), complete=True).arcs()}
     assert {(1, 2), (2, 2)} <= found and (2, 1) not in found
 
 
-@ROOMS
 @pytest.mark.parametrize("known", [5.0, None])
-def test_a_better_plan_that_requirements_exclude_narrows_nothing(room: object, known: float | None) -> None:
+def test_a_better_plan_that_requirements_exclude_narrows_nothing(known: float | None) -> None:
     """Two layers are best in one stage on two devices; in two stages the slower one has a device alone."""
     layers = tuple(Layer(v, {1: (Tmpc("only", time, 0.0, 0.0, 0.0),)}) for v, time in (("a", 1.0), ("b", 3.0)))
     flat = StageInstance("two", layers, (Edge("a", "b", 0.0),), 2, 1.0, 1.0, 2)
@@ -117,18 +109,17 @@ def test_a_better_plan_that_requirements_exclude_narrows_nothing(room: object, k
     watch = Watch()
     if known is not None:
         watch.plan(StagePlan(()), known)
-    model = room.model_of(instance, watch)  # type: ignore[attr-defined]
+    model = milp_columns.model_of(instance, watch)
     assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(4.5)
 
 
-@ROOMS
-def test_the_devices_of_a_path_are_counted_together(room: object) -> None:
+def test_the_devices_of_a_path_are_counted_together() -> None:
     """Of two layers either may be split over two of three devices, but not both; memory keeps them apart."""
     tmpcs = {1: (Tmpc("whole", 4.0, 0.0, 0.0, 1.0),), 2: (Tmpc("half", 1.0, 0.0, 0.0, 1.0),)}
     layers = tuple(Layer(v, tmpcs) for v in "ab")
     instance = flush_pipeline(StageInstance("two", layers, (Edge("a", "b", 0.0),), 3, 1.0, 1.0, 2))
     assert brute_force(instance) == pytest.approx(6.0)
-    model = room.model_of(instance, complete=True)  # type: ignore[attr-defined]
+    model = milp_columns.model_of(instance, complete=True)
     assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(6.0)
 
 

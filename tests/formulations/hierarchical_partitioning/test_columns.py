@@ -1,4 +1,4 @@
-"""Paths of priced superstages, in both solvers: brute force, prices, states, and what a first plan leaves out."""
+"""Paths of priced superstages: brute force, prices, states, and what a first plan leaves out."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,7 @@ from formulations.hierarchical_partitioning.definition.plan import HierarchicalP
 from formulations.hierarchical_partitioning.definition.problem import evaluate, most_in_flight, superstage_time
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.effort import columns_supports
-from formulations.hierarchical_partitioning.models import cpsat, cpsat_columns, milp_columns
+from formulations.hierarchical_partitioning.models import cpsat, milp_columns
 from formulations.hierarchical_partitioning.models.columns import Data
 from formulations.hierarchical_partitioning.models.superstages import Superstages, largest_time
 from formulations.hierarchical_partitioning.models.usable_arcs import Reach, first_reach
@@ -24,16 +24,13 @@ from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tm
 from instances.requirements import parse
 from solvers.outcome import Limits, Watch
 
-COLUMNS = ("milp-columns", "cpsat-columns")
 
-
-@pytest.mark.parametrize("columns", [milp_columns, cpsat_columns], ids=COLUMNS)
-def test_the_model_finds_the_optimum_by_itself(columns: object, cases: int) -> None:
+def test_the_model_finds_the_optimum_by_itself(cases: int) -> None:
     """Without a plan to begin with targets rise until some plan meets one."""
     for seed in range(max(4, cases // 10)):
         instance = tight_chain(seed)
         best, watch = BruteForce(instance).solve(), Watch()
-        model = columns.model_of(instance, watch)  # type: ignore[attr-defined]
+        model = milp_columns.model_of(instance, watch)
         run = model.run(Limits(), Watch())
         assert run.infeasible is (best is None)
         if best is not None:
@@ -42,14 +39,13 @@ def test_the_model_finds_the_optimum_by_itself(columns: object, cases: int) -> N
             assert model.lower_bound(run.bound) <= best * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("columns", [milp_columns, cpsat_columns], ids=COLUMNS)
-def test_the_machines_of_a_path_are_counted_together(columns: object) -> None:
+def test_the_machines_of_a_path_are_counted_together() -> None:
     """Of two layers each alone may have two of three machines, where the other one replicates inside its machine."""
     layers = tuple(Layer(v, {1: (Tmpc("only", 4.0, 3.0, 0.0, 0.0),)}) for v in range(2))
     instance = on_machines(StageInstance("two", layers, (), 6, 1.0, 1.0, 4), 2, 3, 0.1, 2.0)
     best = BruteForce(instance).solve()
     assert best is not None and best > 2.5  # on four machines it would be 2
-    model = columns.model_of(instance, complete=True)  # type: ignore[attr-defined]
+    model = milp_columns.model_of(instance, complete=True)
     run = model.run(Limits(), Watch())
     plan = model.decode(run.values)
     assert FAMILY.judge(instance, plan) == () and evaluate(instance, plan) == pytest.approx(best)
@@ -123,22 +119,21 @@ def test_a_better_plan_that_requirements_exclude_narrows_nothing() -> None:
         assert free.plan is not None
         most = len(free.plan["stages"])
         instance = replace(plain, requirements=(f"num_superstages >= {most + 1}",))
-        results = [planner.solve(instance, method=method) for method in ("cpsat", *COLUMNS)]
+        results = [planner.solve(instance, method=method) for method in ("cpsat", "milp-columns")]
         assert len({each.status for each in results}) == 1, seed
         if results[0].objective is not None:
             for each in results[1:]:
                 assert each.objective == pytest.approx(results[0].objective, rel=1e-6)
 
 
-@pytest.mark.parametrize("columns", [milp_columns, cpsat_columns], ids=COLUMNS)
-def test_what_is_known_with_requirements_is_not_improved_without(columns: object) -> None:
+def test_what_is_known_with_requirements_is_not_improved_without() -> None:
     """Of two layers on two machines the best plan has two superstages; with one required, a far slower one is best."""
     layers = tuple(Layer(v, {1: (Tmpc("only", 4.0, 40.0, 0.0, 0.0),)}) for v in range(2))
     flat = StageInstance("two", layers, (), 2, 1.0, 1.0, 2)
     instance = replace(on_machines(flat, 1, 2, 1.0, 1.0), requirements=("num_superstages <= 1",))
     watch = Watch()
     watch.plan("slower still", 20.0)
-    model = columns.model_of(instance, watch)  # type: ignore[attr-defined]
+    model = milp_columns.model_of(instance, watch)
     assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == 8.0
 
 
