@@ -4,9 +4,10 @@ A page marks the place with a comment: ``methods`` on a problem's page becomes t
 methods`` those of all families, ``models`` the sentences of the declarative models of the page's example, or of a
 smaller one (``models`` in its front matter), ``names of planner`` the reference of all public names of `planner`,
 ``leaderboard`` how methods do on the library (docs/leaderboard), ``benchmarks`` how they do on the catalog
-(docs/benchmarks.csv), ``figure`` the pictures of the best plan of the page's example, which its front matter names
-(``instance``, ``settings``), ``picture`` the first of them. Tables of models in mathematics get the lines that build
-their rows (`model_lines`). Notebooks are copied here from their own folder, because Sphinx reads none outside its own.
+(docs/benchmarks.csv), ``gallery of losses`` what mining found (docs/gallery), ``figure`` the pictures of the best plan
+of the page's example, which its front matter names (``instance``, ``settings``), ``picture`` the first of them. Tables
+of models in mathematics get the lines that build their rows (`model_lines`). Notebooks are copied here from their own
+folder, because Sphinx reads none outside its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import runpy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ MODELS = "<!-- models -->"
 NAMES = "<!-- names of planner -->"
 LEADERBOARD, SCORES = "<!-- leaderboard -->", Path(__file__).resolve().parents[1] / "leaderboard"
 BENCHMARKS, RUNS = "<!-- benchmarks -->", Path(__file__).resolve().parents[1] / "benchmarks.csv"
+LOSSES, FOUND = "<!-- gallery of losses -->", Path(__file__).resolve().parents[1] / "gallery" / "make.py"
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 _TIME_S, _WIDTH = 10.0, 800
 
@@ -59,6 +62,8 @@ def on_source_read(_app: Sphinx, page: str, content: list[str]) -> None:
         text = text.replace(LEADERBOARD, leaderboard())
     if BENCHMARKS in text:
         text = text.replace(BENCHMARKS, benchmarks())
+    if LOSSES in text:
+        text = text.replace(LOSSES, runpy.run_path(str(FOUND))["sections"]())
     if FIGURE in text:
         text = text.replace(FIGURE, "\n\n".join(figures(*example(text))))
     if PICTURE in text:

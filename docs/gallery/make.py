@@ -3,7 +3,7 @@
 For each heuristic the smallest instance with a loss, and the worst loss with at most 2 to 10 nodes, by the commands
 that the page shows; sizes of which a search takes more than a minute of CPU time are left out, and the page says so.
 ``--extend``: only the sizes that ``rows.json`` does not have. Writes instances, figures and ``rows.json`` beside this
-file, and the page after its mark.
+file; the page is filled in from these when the site is built (docs/extensions/generated.py, `sections`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from planner.solving.solve import solve
 from solvers.outcome import Limits
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "gallery-of-losses.md"
+ROWS = HERE / "rows.json"
 SEEDS = (1, 2)
 #: CPU seconds that a search may take.
 MOST_S = 60.0
@@ -252,6 +252,11 @@ def by(column: dict[str, Any]) -> str:
     return f"{column['by_nodes'] or 'the smallest'}, {column['by_seed']}"
 
 
+def sections() -> str:
+    """The page, after its head: a part for each heuristic of ``rows.json``."""
+    return "\n".join(section(key, row) for key, row in json.loads(ROWS.read_text()).items())
+
+
 def section(key: str, row: dict[str, Any]) -> str:
     """The part of the page on a heuristic."""
     entry = ENTRIES[key]
@@ -290,19 +295,15 @@ def _cut(row: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Make these entries, or all, and write the page."""
+    """Make these entries, or all."""
     extends, keys = "--extend" in arguments, [each for each in arguments if each != "--extend"]
-    file = HERE / "rows.json"
-    known = json.loads(file.read_text()) if file.exists() else {}
+    known = json.loads(ROWS.read_text()) if ROWS.exists() else {}
     for key in keys or ENTRIES:
         known[key] = make(key, known.get(key) if extends else None)
         if known[key]["size"] is not None:
             draw(key, known[key])
         ordered = {each: known[each] for each in ENTRIES if each in known}
-        file.write_text(json.dumps(ordered, indent=1) + "\n")
-        head = PAGE.read_text().partition("<!-- gallery -->")[0]
-        parts = [section(each, row) for each, row in ordered.items()]
-        PAGE.write_text(head + "<!-- gallery -->\n\n" + "\n".join(parts))
+        ROWS.write_text(json.dumps(ordered, indent=1) + "\n")
 
 
 if __name__ == "__main__":

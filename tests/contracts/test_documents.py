@@ -4,13 +4,14 @@ import doctest
 import importlib
 import json
 import re
+import runpy
 import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 import typer
-from paths import ROOT
+from paths import ROOT, of_a_checkout
 
 import planner
 from formulations import FAMILIES
@@ -21,6 +22,7 @@ from planner.reproduction import CLAIMS
 PACKAGES = ("planner", "formulations", "solvers", "instances")
 
 
+@of_a_checkout
 def test_doctests() -> None:
     """Of the modules with examples: looking for them in all the others takes far longer than running them."""
     attempted = 0
@@ -74,7 +76,9 @@ def commands_of(text: str) -> list[list[str]]:
 def test_commands_of_documents_are_commands() -> None:
     """They name subcommands, options, methods and claims that exist."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("formulations/*/README.md")]
-    commands = [(page.name, words) for page in pages for words in commands_of(page.read_text())]
+    texts = [(page.name, page.read_text()) for page in pages]
+    texts.append(("gallery", runpy.run_path(str(ROOT / "docs" / "gallery" / "make.py"))["sections"]()))
+    commands = [(name, words) for name, text in texts for words in commands_of(text)]
     applications = {name: typer.main.get_command(application(name)) for name in {words[1] for _, words in commands}}
     methods = {method.name for family in FAMILIES for method in family.methods} | {"portfolio"}
     for page, (_, name, *words) in commands:

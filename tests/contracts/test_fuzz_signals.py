@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from paths import of_a_checkout
 from thinned import thinned
 
 from planner.cli.app import main
@@ -142,6 +143,7 @@ def test_a_signal_while_the_first_modules_are_imported(module: str, number: int,
     assert (done.returncode, done.stderr, done.stdout) == (code, "", INTERRUPTED if given else "")
 
 
+@of_a_checkout
 def test_little_is_imported_before_signals_count() -> None:
     """What a person waits for before Ctrl-C is ours: the interpreter's own start, and next to nothing."""
     script = "import sys; before = set(sys.modules); import planner.__main__; print(*set(sys.modules) - before)"

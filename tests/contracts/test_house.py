@@ -13,10 +13,12 @@ from pathlib import Path
 import grimp
 import networkx as nx
 import pytest
-from paths import ROOT
+from paths import ROOT, of_a_checkout
 
 from formulations.contract.family import Family
 from planner.cli.app import main
+
+pytestmark = of_a_checkout
 
 PACKAGES = ("planner", "formulations", "solvers", "instances")
 LIMITS = tomllib.loads(Path(__file__).with_name("house.toml").read_text())

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numba import typeof
 from numba.core.errors import NumbaTypeError
-from paths import SUPPORT
+from paths import SUPPORT, of_a_checkout
 
 import formulations
 import planner
@@ -119,6 +119,7 @@ def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:
         decision.decide(1, numpy.zeros(2), numpy.zeros(1), numpy.zeros(1), 1.0, 1.0, numpy.zeros(1), numpy.zeros(1))
 
 
+@of_a_checkout
 def test_a_kernel_stands_on_all_files_that_are_compiled_into_it(tmp_path: Path, monkeypatch: Any) -> None:
     folder = tmp_path / "formulations" / "some"
     folder.mkdir(parents=True)

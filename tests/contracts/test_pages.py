@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import typer
-from paths import ROOT
+from paths import ROOT, of_a_checkout
 from small_instances import family_named, random_case
 from thinned import thinned
 
@@ -132,6 +132,7 @@ def test_a_group_is_built_on_the_lines_that_its_row_leads_to(page: Path, model_l
             assert re.search(rf"\b{group[1]}\b|\{{name\}}_|\(name\b", ast.unparse(begun[0])), (path, number)
 
 
+@of_a_checkout
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -152,6 +153,7 @@ def test_a_row_that_names_other_files_than_build_it_is_an_error(
         model_lines.linked(text.replace(before, after), "tmpc_knapsack")
 
 
+@of_a_checkout
 def test_files_that_pages_link_to_have_pages_with_their_lines() -> None:
     sources = extension("sources")
     site = SimpleNamespace(env=SimpleNamespace())
@@ -212,6 +214,7 @@ def prose(documents: list[Path]) -> dict[Path, str]:
     return {path: re.sub(r"```.*?```|`[^`]*`", "", path.read_text(), flags=re.DOTALL) for path in documents}
 
 
+@of_a_checkout
 def test_links_lead_to_files_and_headings() -> None:
     for document, text in prose([*DOCUMENTS, *ROOMS]).items():
         for target in re.findall(r"(?<=\]\()[^)\s]+(?=\))|(?<=\]: )\S+$", text, flags=re.MULTILINE):
@@ -233,6 +236,7 @@ def test_formulas_are_those_that_the_site_understands() -> None:
 DIALECT = re.compile(r"\b(alike|unlike|in a row|asked for|ill|mended|moot|told|heard|tells|hears|sings?)\b")
 
 
+@of_a_checkout
 def test_documents_and_sources_are_written_in_the_words_of_the_field() -> None:
     sources = [
         path for each in ("formulations", "instances", "planner", "solvers") for path in (ROOT / each).rglob("*.py")
