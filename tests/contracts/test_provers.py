@@ -21,7 +21,7 @@ from planner.solving.solve import run
 from solvers.outcome import Prover, Status, Stop, Watch
 
 #: The declarative models, by name.
-MODELS = ("cpsat", "milp", "milp-columns", "cpsat-columns", "joint")
+MODELS = ("cpsat", "milp", "milp-columns", "joint")
 MODEL_METHODS = [
     pytest.param(family.name, method.name, id=f"{family.name}-{method.name}")
     for family in FAMILIES
