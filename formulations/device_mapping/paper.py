@@ -29,7 +29,8 @@ import numpy as np
 
 from formulations.contract.family import Answer
 from formulations.device_mapping.annealing.baselines import RANDOM_MAPPINGS, at_random, pipeline_major, stage_major
-from formulations.device_mapping.data.costs import ROUNDING, plan_of, simple_bound, tables
+from formulations.device_mapping.data.arrays import arrays
+from formulations.device_mapping.data.costs import plan_of, safe, single_bound, tables
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.kernels import published
@@ -163,7 +164,7 @@ class _Interval:
             if seconds < self.high:
                 self.plan, self.high = plan, seconds
         watch.plan(self.plan, self.high)
-        self.low = self.proved = simple_bound(instance)
+        self.low = self.proved = single_bound(arrays(instance))
         watch.bound(self.proved, Prover.BOUNDS)
         self.searches = self.timed_out = 0
 
@@ -176,7 +177,7 @@ class _Interval:
             if outcome.plan is None:
                 self.low = max(self.low, outcome.target)
                 if outcome.complete and outcome.proves:
-                    self.proved = max(self.proved, outcome.target * (1 - ROUNDING))
+                    self.proved = max(self.proved, safe(outcome.target))
             elif outcome.seconds < self.high:
                 self.plan, self.high = outcome.plan, outcome.seconds
         self.low = min(self.low, self.high)

@@ -13,7 +13,8 @@ import numpy as np
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.device_mapping.annealing import near
-from formulations.device_mapping.data.costs import simple_bound, tables
+from formulations.device_mapping.data.arrays import arrays
+from formulations.device_mapping.data.costs import single_bound, tables
 from formulations.device_mapping.definition.problem import evaluate
 from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Watch
@@ -69,4 +70,4 @@ def search(instance: DeviceMapping, seed: int, part: Watch, tries: int | None = 
     table = tables(instance)
     start = part.incumbent()[0] or near.first_mapping(instance, table, seed, part)[0]
     with alarm(part):
-        _FarSearch(instance, table, start, seed, simple_bound(instance), part).run_deep(tries)
+        _FarSearch(instance, table, start, seed, single_bound(arrays(instance)), part).run_deep(tries)

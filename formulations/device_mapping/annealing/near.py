@@ -14,8 +14,10 @@ import numpy as np
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
+from formulations.device_mapping.annealing import stage_by_stage
 from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
-from formulations.device_mapping.data.costs import plan_of, simple_bound, tables
+from formulations.device_mapping.data.arrays import arrays
+from formulations.device_mapping.data.costs import plan_of, single_bound, tables
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.kernels import annealing
@@ -48,7 +50,7 @@ def solve(
     which the best goes on. Threads share the starts, then the moves of every try: the effort is that of one.
     """
     table = tables(instance)
-    bound = simple_bound(instance)
+    bound = single_bound(arrays(instance))
     watch.bound(bound, Prover.BOUNDS)
     start, first_moves = first_mapping(instance, table, limits.seed, watch)
     watch.plan(start, evaluate(instance, start))
@@ -77,7 +79,7 @@ def first_mapping(instance: DeviceMapping, table: Tables, seed: int, watch: Watc
 
     Rings come first where a level of annealing orders the devices of each stage of a consecutive mapping (each by
     itself, or all as the first), or all devices, for rings alone. Then each ring is turned, or turned around, for its
-    tensors. The number is that of the moves made for it.
+    tensors. Of many bandwidths a better one is looked for `stage_by_stage`. The number is that of the moves made.
     """
     plans, moves = [stage_major(instance), pipeline_major(instance)], 0
     if table.links > 1 and len(table.other):
@@ -87,7 +89,7 @@ def first_mapping(instance: DeviceMapping, table: Tables, seed: int, watch: Watc
         def ringed(given: DeviceMapping) -> Any:
             nonlocal moves
             with alarm(part):
-                search = _Search(given, tables(given), stage_major(given), seed, simple_bound(given), part)
+                search = _Search(given, tables(given), stage_major(given), seed, single_bound(arrays(given)), part)
                 _run([search], range(1), map)
             moves += search.moves
             return search.kept[search.kept_ring].reshape(-1, instance.replicas)
@@ -100,6 +102,10 @@ def first_mapping(instance: DeviceMapping, table: Tables, seed: int, watch: Watc
                 orders.append(ringed(replace(alone, stages=(stage,), bandwidth_bytes_per_s=inside))[0])
             rows += [np.take_along_axis(devices, np.array(each), 1) for each in (orders, orders[:1] * len(devices))]
         plans += [plan_of(_turned(table, found).ravel(), instance.replicas) for found in rows]
+    if table.links and len(table.other):
+        numbers, best = arrays(instance), min(evaluate(instance, plan) for plan in plans)
+        found = stage_by_stage.search(numbers, single_bound(numbers), best, seed, watch.stopped)
+        plans += [] if found is None else [plan_of(found.ravel(), instance.replicas)]
     return min(plans, key=lambda plan: evaluate(instance, plan)), moves
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from formulations.device_mapping.bounds.matching import bottleneck_cost, can_deal
 from formulations.device_mapping.data.arrays import SLACK, Arrays, Floats, Mask, needed_speed, with_slack
+from formulations.device_mapping.data.costs import node_costs, safe
 
 #: A search for the greatest refuted target ends when the interval is relatively so small.
 _PRECISION = 1e-5
@@ -24,38 +25,9 @@ _GROUPINGS, _CLEAR = 3, 1.25
 _RING_STEPS = 48
 
 
-def node_costs(arrays: Arrays) -> Floats:
-    """The least seconds of a node of stage s on device d, shape (S, D): its best links, large volumes on fast ones.
-
-    By the rearrangement inequality that is the least sum over edges; the ring takes the second best link (the best
-    with two replicas). Source: Parmesan, Equations 8 and 9, which are the maximum over stages of the least over
-    devices.
-    """
-    # seconds per byte on a device's links, ascending
-    fastest = np.sort(arrays.seconds_per_byte, axis=1)
-    costs = np.repeat(arrays.compute[:, None], arrays.num_devices, axis=1)
-    for stage in range(arrays.num_stages):
-        volumes = sorted((volume for _, volume in arrays.incident[stage]), reverse=True)
-        for position, volume in enumerate(volumes):
-            costs[stage] += volume * fastest[:, position]
-        if arrays.ring[stage] > 0:
-            costs[stage] += arrays.ring[stage] * arrays.ring_floor
-    return costs
-
-
-def single_bound(arrays: Arrays) -> float:
-    """Equations 8 and 9: the slowest stage with every node on the device that suits it best."""
-    return safe(float(node_costs(arrays).min(axis=1).max()))
-
-
 def assignment_bound(arrays: Arrays) -> float:
     """The same with every device used once: a bottleneck assignment."""
     return safe(bottleneck_cost(node_costs(arrays), arrays.replicas))
-
-
-def safe(bound: float) -> float:
-    """A bound less the rounding of its own sums."""
-    return bound * (1 - SLACK)
 
 
 class Domains:

@@ -4,12 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from formulations.device_mapping.data.arrays import SLACK, Arrays, Floats
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.kernels.arrays import Tables
 from instances.problems.device_mapping import DeviceMapping
-
-#: What float sums may be off by, relatively: bounds are lowered by as much.
-ROUNDING = 1e-12
 
 
 def tables(instance: DeviceMapping) -> Tables:
@@ -46,19 +44,30 @@ def plan_of(nodes: Any, replicas: int, rings: Any = None) -> Mapping:
     return Mapping(rows(nodes), rows(np.asarray(rings) % replicas))
 
 
-def simple_bound(instance: DeviceMapping) -> float:
-    """A lower bound: no stage is faster than alone on its best device with its neighbours on that device's best links.
+def node_costs(arrays: Arrays) -> Floats:
+    """The least seconds of a node of stage s on device d, shape (S, D): its best links, large volumes on fast ones.
 
-    Source: Parmesan, Equations 8 and 9. The largest tensors get the fastest links, which is the best matching; a ring
-    takes two links (one with two replicas). Where both count, their sum is bounded, device by device.
+    By the rearrangement inequality that is the least sum over edges; the ring takes the second best link (the best
+    with two replicas). Source: Parmesan, Equations 8 and 9, which are the maximum over stages of the least over
+    devices.
     """
-    table = tables(instance)
-    fastest = np.sort(table.slowness + np.where(np.eye(len(table.slowness), dtype=bool), np.inf, 0.0), axis=1)
-    worst = 0.0
-    for stage, base in enumerate(table.base):
-        volumes = np.sort(table.volume[table.start[stage] : table.start[stage + 1]])[::-1]
-        seconds = fastest[:, : len(volumes)] @ volumes
-        if table.links:
-            seconds = seconds + table.ring_bytes[stage] * fastest[:, 0 if table.links == 1 else 1]
-        worst = max(worst, float(base + seconds.min()))
-    return worst * (1 - ROUNDING)
+    # seconds per byte on a device's links, ascending
+    fastest = np.sort(arrays.seconds_per_byte, axis=1)
+    costs = np.repeat(arrays.compute[:, None], arrays.num_devices, axis=1)
+    for stage in range(arrays.num_stages):
+        volumes = sorted((volume for _, volume in arrays.incident[stage]), reverse=True)
+        for position, volume in enumerate(volumes):
+            costs[stage] += volume * fastest[:, position]
+        if arrays.ring[stage] > 0:
+            costs[stage] += arrays.ring[stage] * arrays.ring_floor
+    return costs
+
+
+def single_bound(arrays: Arrays) -> float:
+    """Equations 8 and 9: the slowest stage with every node on the device that suits it best."""
+    return safe(float(node_costs(arrays).min(axis=1).max()))
+
+
+def safe(bound: float) -> float:
+    """A bound less the rounding of its own sums."""
+    return bound * (1 - SLACK)

@@ -9,9 +9,9 @@ from formulations.device_mapping.bounds.combinatorial import (
     greatest_refutable,
     groupings,
     refutes_target,
-    single_bound,
 )
 from formulations.device_mapping.data.arrays import arrays
+from formulations.device_mapping.data.costs import single_bound
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.models.bisect_gap import Decide, Gap, Verdict, objective_values
 from formulations.device_mapping.models.machine_groups import places_of

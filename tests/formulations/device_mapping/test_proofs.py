@@ -16,10 +16,10 @@ import planner
 from formulations.device_mapping import FAMILY, exact
 from formulations.device_mapping.annealing import far
 from formulations.device_mapping.annealing.baselines import stage_major
-from formulations.device_mapping.bounds.combinatorial import assignment_bound, groupings, refutes_target, single_bound
+from formulations.device_mapping.bounds.combinatorial import assignment_bound, groupings, refutes_target
 from formulations.device_mapping.bounds.matching import bottleneck_cost, can_deal
 from formulations.device_mapping.data.arrays import arrays
-from formulations.device_mapping.data.costs import simple_bound
+from formulations.device_mapping.data.costs import single_bound
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.models import all_bounds, cpsat
@@ -65,7 +65,6 @@ def test_exact_is_optimal_with_one_thread_and_with_two(cases: int) -> None:
 def test_every_bound_is_one(cases: int) -> None:
     for instance in small_mappings(24, cases):
         optimum, given = least_seconds(instance), arrays(instance)
-        assert simple_bound(instance) <= optimum * (1 + 1e-12)
         assert single_bound(given) <= assignment_bound(given) * (1 + 1e-12) <= optimum * (1 + 1e-11)
         assert not refutes_target(given, optimum) and not refutes_target(given, optimum * (1 - 1e-13))
         answer = all_bounds.solve(instance, Limits(), Watch())

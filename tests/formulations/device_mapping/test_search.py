@@ -15,9 +15,10 @@ from thinned import thinned
 
 import planner
 from formulations.device_mapping import FAMILY, exact, paper
-from formulations.device_mapping.annealing import near, policies
+from formulations.device_mapping.annealing import near, policies, stage_by_stage
 from formulations.device_mapping.annealing.baselines import stage_major
-from formulations.device_mapping.data.costs import simple_bound, tables
+from formulations.device_mapping.data.arrays import arrays
+from formulations.device_mapping.data.costs import single_bound, tables
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate, sending_seconds
 from formulations.device_mapping.kernels import annealing
@@ -112,7 +113,31 @@ def test_rings_come_first_on_a_torus_and_turn_to_their_tensors() -> None:
     instance = planner.load("torus2d", stages=8, replicas=32, objective="full")
     plan, moves = near.first_mapping(instance, tables(instance), 0, Watch())
     assert moves > 0 and FAMILY.judge(instance, plan) == ()
-    assert evaluate(instance, plan) <= 1.11 * simple_bound(instance) < 0.7 * evaluate(instance, stage_major(instance))
+    bound = single_bound(arrays(instance))
+    assert evaluate(instance, plan) <= 1.11 * bound < 0.7 * evaluate(instance, stage_major(instance))
+
+
+@pytest.mark.parametrize(("graph", "within"), [("chain", 1.05), ("skip", 1.15)])
+def test_stages_one_after_another_come_close_to_the_bound(graph: str, within: float) -> None:
+    instance = planner.load("uniform-dist", stages=8, replicas=8, graph=graph, objective="full")
+    bound = single_bound(arrays(instance))
+    rows = stage_by_stage.search(arrays(instance), bound, 1.0, 0, lambda: False)
+    assert evaluate(instance, Mapping(tuple(map(tuple, rows.tolist())))) <= within * bound
+
+
+def test_stages_one_after_another_meet_the_target() -> None:
+    rng, met = random.Random(13), 0
+    for seed in range(150):
+        sizes = {"stages": rng.randint(2, 5), "replicas": rng.randint(2, 4), "graph": rng.choice(["chain", "skip"])}
+        instance = planner.load("uniform-dist", **sizes, objective=rng.choice(["full", "p2p", "allreduce"]), seed=seed)
+        given = arrays(instance)
+        target = single_bound(given) * rng.uniform(0.95, 3)
+        rows = stage_by_stage._Placing(given, target, np.random.default_rng(seed)).run(lambda: False)
+        if rows is not None:
+            found = evaluate(instance, Mapping(tuple(map(tuple, rows.tolist()))))
+            assert single_bound(given) <= found <= target * (1 + 1e-12)
+            met += 1
+    assert met >= 50
 
 
 @pytest.mark.parametrize("graph", ["chain", "skip"])
@@ -211,7 +236,7 @@ def test_a_timeout_is_no_proof() -> None:
     assert result.stop is Stop.COMPLETED and result.status is Status.FEASIBLE
     assert result.stats["searches_timed_out"] > 0 and "no proof" in result.reason
     assert result.bound is not None and result.bound < 0.9 * result.stats["assumed_bound"]
-    assert result.bound == pytest.approx(simple_bound(instance))
+    assert result.bound == pytest.approx(single_bound(arrays(instance)))
 
 
 def test_a_search_is_cut_off_after_so_many_devices_tried() -> None:
@@ -222,7 +247,7 @@ def test_a_search_is_cut_off_after_so_many_devices_tried() -> None:
     assert first.plan == again.plan and first.stats["devices_tried"] == again.stats["devices_tried"]
     assert first.stats["searches_timed_out"] > 0 and "cut off" in first.reason
     assert first.stats["devices_tried"] <= 101 * first.stats["searches"]
-    assert first.bound == pytest.approx(simple_bound(instance))
+    assert first.bound == pytest.approx(single_bound(arrays(instance)))
 
 
 def test_batches_of_targets_agree_with_one_at_a_time() -> None:
@@ -394,4 +419,4 @@ def test_a_large_torus_is_left_by_far_targets() -> None:
     """Two levels of annealing alone end 5 % above the optimum, which is the simple bound."""
     instance, watch = planner.load("torus3d", stages=16, replicas=16), Watch()
     first_plan(instance, Limits()).find(watch)
-    assert watch.best_objective is not None and watch.best_objective <= 1.01 * simple_bound(instance)
+    assert watch.best_objective is not None and watch.best_objective <= 1.01 * single_bound(arrays(instance))
