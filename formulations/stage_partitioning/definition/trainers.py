@@ -115,7 +115,7 @@ TRAINERS = {
         Trainer("deepspeed", Degrees.ONE, Recompute.EACH, counts=False, schedules=("1f1b",)),
         Trainer(
             "torch", Degrees.ONE, Recompute.EACH, False,
-            schedules=("1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "dualpipe-v"),
+            schedules=("1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "dualpipe-v"), orders=True,
         ),
         Trainer(
             "galvatron", Degrees.ONE, Recompute.EACH, counts=True, fills=True, schedules=("1f1b", "gpipe"),

@@ -55,6 +55,16 @@ class StrategyPlan:
         return self.pp_degree * self.tp_degree * self.replicas
 
     @property
+    def apart(self) -> tuple[int, int]:
+        """Devices from a stage to the next one, and from a replica to the next one.
+
+        In the order tp, cp, ep, dp, pp, innermost first, as Megatron and torchtitan have it, or with pp and dp
+        exchanged, each c t devices of a stage are next to each other.
+        """
+        own = self.tp_degree * self.cp_degree
+        return (own, own * self.pp_degree) if self.dp_outermost else (own * self.dp_degree, own)
+
+    @property
     def parallelism(self) -> dict[str, int]:
         """The degrees by name."""
         return {name: getattr(self, f"{name}_degree") for name in ("pp", "tp", "dp", "cp", "ep")}

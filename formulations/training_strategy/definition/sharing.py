@@ -55,11 +55,7 @@ class Shared(NamedTuple):
 
 
 def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
-    """That of a plan: one replica shares nothing, and levels below 3 are the same with a pipeline.
-
-    Devices stand in the order tp, cp, ep, dp, pp, innermost first, as Megatron and torchtitan have it, or with pp and
-    dp exchanged, each c t devices of a stage next to each other.
-    """
+    """That of a plan: one replica shares nothing, and levels below 3 are the same with a pipeline."""
     p, t, d, c, e = plan.parallelism.values()
     replicas, machine = d * c, instance.devices_per_machine
     level = plan.sharding if replicas > 1 else 0
@@ -67,7 +63,7 @@ def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
     whole = replicas if level or e > 1 else 1
     made = Shared(level, whole, level == MOST_SHARED and p > 1, plan.sequence_parallel, c, e, groups=groups)
     if machine is not None:
-        stage, replica = (t * c, t * c * p) if plan.dp_outermost else (t * replicas, t * c)
+        stage, replica = plan.apart
         tensor, context, data, expert = (1, t), (t, c), (replica, d), (t, e)
         group, others, stages = (replica, d // groups), (replica * d // groups, groups), (stage, p)
         same = replica // c * e, max(1, replicas // e)

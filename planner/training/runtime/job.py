@@ -38,7 +38,7 @@ class Job:
 
         if self.backend == "emulated":
             return next(self.program.model.parameters()).device
-        placed = self.layout.duties[rank].device  # processes of several stages have none that is declared
+        placed = self.layout.duties[self.layout.duties_of(rank)[0]].device
         return torch.device("cpu" if self.backend == "gloo" else f"cuda:{rank if placed is None else placed}")
 
 

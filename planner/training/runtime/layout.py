@@ -64,7 +64,7 @@ class Duty:
     for w bytes of weights in d replicas, as rings send them. Each layer's weights count, and nothing goes to other
     stages.
     ``states_planned``: bytes of optimizer states that it holds, by the model of the plan, where replicas share them.
-    ``device``: the device that the plan has it on; ``None``: plans of the problem do not say.
+    ``device``: the device that the plan has it on; ``None``: that of its process's number.
     """
 
     stage: int
@@ -243,6 +243,11 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
         duties = tuple(_sharing(duty, d, d // plan.shard_groups, plan.sharding, instance) for duty in made.duties)
         made = replace(made, duties=duties, shares_states=True, scatters=plan.sharding > 1)
         made = replace(made, shard_groups=plan.shard_groups)
+    if plan.dp_outermost:
+        next_stage, next_replica = plan.apart
+        places = [home[x.stage] * next_stage + x.replica * next_replica + x.shard for x in made.duties]
+        duties = tuple(replace(x, device=place) for x, place in zip(made.duties, places, strict=True))
+        made = replace(made, duties=duties)
     if plan.virtual_stages == 1:
         return made
     turns = (

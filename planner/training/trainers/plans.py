@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
+from operator import mul
 from typing import Any
 
 from formulations.hierarchical_partitioning.definition.problem import flatten
@@ -122,7 +123,11 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         overlaps = instance.overlaps_gradients and plan.replicas > 1
         made = _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, by)
         if made.layout is not None and plan.dp_outermost:
-            made = replace(made, layout=replace(made.layout, outermost=True))
+            own, apart = (plan.pp_degree, plan.dp_degree, plan.tp_degree), (*plan.apart, 1)
+            devices = tuple(sum(map(mul, place, apart)) for place in product(*map(range, own)))
+            is_torch = wanted.name == "torch"  # it names devices instead
+            placed = replace(made.layout, devices=devices) if is_torch else replace(made.layout, outermost=True)
+            made = replace(made, layout=placed)
         if made.layout is None or not overlaps:
             return made
         layout = replace(made.layout, overlaps=True)

@@ -14,7 +14,7 @@ from planner.training.capture.choices import Choices, Work
 pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
 pytest.importorskip("transformers", reason="needs transformers (extra torch)", exc_type=ImportError)
 
-from runtime.test_kinds import captured, run
+from runtime.test_kinds import captured, ran, run
 
 from planner.training.runtime.fidelity import fidelity
 
@@ -87,10 +87,7 @@ RUNS = {
 def test_shares_compute_and_exchange_what_the_plan_says(name: str, tmp_path: Path, capfd: Any) -> None:
     kind, stages, chosen, inside, sums = RUNS[name]
     made = plan(stages, chosen)
-    code = run(tmp_path, imported(kind), made, kind, "--check", "--json", "--quiet", "--out", str(tmp_path / "run"))
-    out, err = capfd.readouterr()
-    assert code == 0, (out, err)
-    found = json.loads(out)
+    found = ran(capfd, tmp_path, imported(kind), made, kind, "--check", "--out", str(tmp_path / "run"))
     assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
     assert found["parameters"] == found["parameters_compared"] > 10
     assert found["processes"] == sum(d * t for _, d, t in stages)
@@ -110,11 +107,9 @@ def strategy(kind: str, chunks: list[list[int]], **chosen: Any) -> tuple[dict[st
     flat = to_json(planner.load(imported(kind), linearize="id"))
     instance = {"problem": "training_strategy", "schema_version": 1, "flat": flat, "virtual_stages": 2}
     instance |= {
-        "schedules": ["1f1b", "interleaved", "zb-h1", "zb-v"],
-        "sharding": [0, 1, 2],
-        "sharded_per_weight": 2.0,
-        "shard_groups": [1, 2],
-    }
+        "schedules": ["1f1b", "interleaved", "zb-h1", "zb-v"], "sharding": [0, 1, 2], "sharded_per_weight": 2.0,
+        "shard_groups": [1, 2], "any_degree_order": True,
+    }  # fmt: skip
     degrees = {"pp_degree": 2, "tp_degree": 1, "dp_degree": 1, "virtual_stages": 1, "schedule": "1f1b"} | chosen
     shared = degrees["tp_degree"] > 1 and degrees.get("sequence_parallel")
     offered = {str(layer["id"]): [x["id"] for x in layer["tmpcs"]["2"]] for layer in flat["layers"]}
@@ -127,10 +122,7 @@ def test_schedules_of_trainers_run_shared_stages(schedule: str, shared: bool, tm
     """Two devices of one or two chunks, twice two processes; the table is tied across both. W sums nothing twice."""
     chunks = [[0, 1], [2, 3, 4, 5, 6]] if schedule == "zb-h1" else [[0, 1], [2, 3], [4], [5, 6]]
     own = {"tp_degree": 2, "virtual_stages": len(chunks) // 2, "schedule": schedule, "sequence_parallel": shared}
-    code = run(tmp_path, *strategy("gpt", chunks, **own), "gpt", "--check", "--json", "--quiet")
-    out, err = capfd.readouterr()
-    assert code == 0, (out, err)
-    found = json.loads(out)
+    found = ran(capfd, tmp_path, *strategy("gpt", chunks, **own), "gpt", "--check")
     assert found["processes"] == 4 and len(found["bytes_sent"]) == 2 * len(chunks)
     assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
     assert found["bytes_sent"] == found["bytes_planned"]
@@ -146,26 +138,35 @@ def test_schedules_of_trainers_run_shared_stages(schedule: str, shared: bool, tm
     [
         ("experts", [[0, 1, 2, 3, 4]], {"pp_degree": 1, "dp_degree": 6, "shard_groups": 2}),
         ("gated", [[0, 1, 2]], {"pp_degree": 1, "dp_degree": 2, "sharding": 2}),
-        ("gated", [[0], [1, 2]], {"dp_degree": 2, "tp_degree": 2, "sequence_parallel": True}),
-        ("experts", [[0], [1], [2], [3, 4]], {"dp_degree": 3, "virtual_stages": 2, "schedule": "interleaved"}),
+        ("gated", [[0], [1, 2]], {"dp_degree": 2, "tp_degree": 2, "sequence_parallel": True, "dp_outermost": True}),
+        (
+            "experts",
+            [[0], [1], [2], [3, 4]],
+            {"dp_degree": 3, "virtual_stages": 2, "schedule": "interleaved", "dp_outermost": True},
+        ),
     ],
 )
 def test_replicas_share_the_states_of_the_optimizer(
     kind: str, chunks: list[list[int]], chosen: dict[str, Any], tmp_path: Path, capfd: Any
 ) -> None:
-    """Each steps its share of the weights with Adam; gradients and weights are then the whole model's."""
+    """Each steps its share of the weights with Adam; gradients and weights are then the whole model's.
+
+    Where replicas are outermost, each is on devices that follow each other, pipeline ranks within.
+    """
     instance, made = strategy(kind, chunks, **chosen)
-    options = ("--check", "--json", "--quiet", "--out", str(tmp_path / "run"))
-    code = run(tmp_path, instance, {"sharding": 1} | made, kind, *options)
-    out, err = capfd.readouterr()
-    assert code == 0, (out, err)
-    found, record = json.loads(out), json.loads((tmp_path / "run").read_text())
+    options = ("--check", "--out", str(tmp_path / "run"))
+    found = ran(capfd, tmp_path, instance, {"sharding": 1} | made, kind, *options)
+    record = json.loads((tmp_path / "run").read_text())
     assert max(found["loss_error"], found["gradient_error"], found["step_error"]) <= 1e-12
     assert found["parameters"] == found["parameters_compared"] > 5
     assert min(found["state_bytes"]) > 0
     for name in ("state", "gradient"):  # as equal shares as can be: within three numbers of 8 bytes, twice
         sent, planned = record[f"{name}_bytes"], record[f"{name}_planned"]
         assert sum(sent) == pytest.approx(sum(planned)) and sent == pytest.approx(planned, abs=48)
+    p, t = made["pp_degree"], made["tp_degree"]
+    for row in record["rows"]:
+        place = (row["replica"] * p + row["stage"] % p) * t + row.get("shard", 0)
+        assert row.get("device") == (place if "dp_outermost" in made else None)
 
 
 def test_all_reduces_are_those_of_the_formula() -> None:

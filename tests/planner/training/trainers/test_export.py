@@ -1,10 +1,12 @@
 """The command `planner export`, and the call behind it."""
 
+import io
 import json
 import os
-import subprocess
+import runpy
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -268,14 +270,25 @@ def test_help_names_the_formats() -> None:
 
 
 def launched(text: str, folder: Path, model: str = "") -> None:
-    """The script runs in two processes, and the gradients of both are those of the model, or the stand-in, unsplit."""
+    """The script runs in two processes, and the gradients of both are those of the model, or the stand-in, unsplit.
+
+    They are forks of this one, which has imported PyTorch, of the agent that torchrun starts.
+    """
+    import torch
+    from torch.distributed.launcher import LaunchConfig, elastic_launch
+
     (folder / "plan.py").write_text(text)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "plan.py"]
-    launch += [model, "--check"] if model else []
-    done = subprocess.run(launch, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("gradients differ by at most") == 2
+
+    def work() -> str:
+        torch.set_num_threads(1)
+        os.environ["GLOO_SOCKET_IFNAME"], sys.argv = "lo", ["plan.py", *([model, "--check"] if model else [])]
+        with redirect_stdout(io.StringIO()) as shown:
+            runpy.run_path(str(folder / "plan.py"), run_name="__main__")
+        return shown.getvalue()
+
+    here = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "run_id": folder.name, "monitor_interval": 0.1}
+    found = elastic_launch(LaunchConfig(1, 1, 2, start_method="fork", max_restarts=0, **here), work)()
+    assert [each.count("gradients differ by at most") for each in found.values()] == [1, 1]
 
 
 @pytest.mark.parametrize("schedule", ["interleaved", "zb-h1", "gpipe", "zb-v", "dualpipe-v"])

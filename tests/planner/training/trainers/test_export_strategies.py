@@ -208,7 +208,10 @@ def test_more_that_is_shared_is_written_or_refused(name: str, level: int, pp: in
     assert not any("holds less" in note for note in found.notes) and (found.refused is None) == (found.text is not None)
 
 
-@pytest.mark.parametrize(("name", "words"), [("megatron", "--use-tp-pp-dp-mapping"), ("torchtitan", "outermost")])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("megatron", "--use-tp-pp-dp-mapping"), ("torchtitan", "outermost"), ("torch", "DEVICES = [0, 2, 1, 3]")],
+)
 def test_replicas_that_are_outermost_are_written_or_refused(name: str, words: str) -> None:
     instance = planner.load("chain8-strategy", memory="1GB", virtual_stages=1, schedule="1f1b", any_degree_order=True)
     plan = strategy("1f1b", [[0, 1, 2, 3], [4, 5, 6, 7]], dp=2) | {"dp_outermost": True}

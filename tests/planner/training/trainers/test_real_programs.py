@@ -14,7 +14,8 @@ import os
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from random_layouts import random_layout
 
 import planner
 from formulations.training_strategy import heuristics
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.sharing import Members, shared_in
 from formulations.training_strategy.degrees import Degrees
 from instances.problems.training_strategy import Schedule
 from planner.training.trainers.checked import CHECKED
@@ -127,17 +130,15 @@ def test_arguments_of_megatron(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         assert (found.context_parallel_size, found.expert_model_parallel_size) == (layout.context, layout.expert)
         assert (found.micro_batch_size, found.global_batch_size, found.seq_length) == (2, batch.global_samples, 128)
         assert found.global_batch_size // (found.micro_batch_size * dp) == batch.microbatches
-        assert (found.recompute_num_layers or 0) == max(rows) and found.use_distributed_optimizer == (
-            layout.sharding == 1
-        )
+        assert (found.recompute_num_layers or 0) == max(rows)
+        assert found.use_distributed_optimizer == (layout.sharding == 1)
         assert (found.recompute_granularity == "selective") == layout.selective
         assert found.num_distributed_optimizer_instances == layout.groups
+        assert found.use_tp_pp_dp_mapping == layout.outermost
         assert (found.sequence_parallel, found.overlap_grad_reduce) == (layout.sequences, layout.overlaps)
         assert found.num_layers == sum(map(len, layout.decoders()))
-        assert (found.tensor_model_parallel_size, found.transformer_pipeline_model_parallel_size) == (
-            layout.tp_degree,
-            layout.pp_degree,
-        )
+        sizes = found.tensor_model_parallel_size, found.transformer_pipeline_model_parallel_size
+        assert sizes == (layout.tp_degree, layout.pp_degree)
         assert (found.virtual_pipeline_model_parallel_size or 1) == layout.virtual
         assert found.recompute_modules == ["core_attn"] or not layout.selective
         assert found.align_grad_reduce == (not layout.overlaps or layout.virtual == 1)
@@ -149,21 +150,48 @@ def neighbours(first: int, count: int, apart: int) -> list[int]:
     return list(range(first, first + count * apart, apart))
 
 
+def on_machines(groups: Iterable[Sequence[int]], machine: int) -> Members:
+    """The fewest devices that a machine has of a group on several ones (0: none is), and the most of any."""
+    found = [Counter(rank // machine for rank in group).values() for group in groups]
+    return Members(min((min(own) for own in found if len(own) > 1), default=0), max(max(own) for own in found))
+
+
 def test_ranks_of_megatron() -> None:
-    """Its own numbering is the order of plans: tp, cp, ep, dp, pp, innermost first; experts are beside tensors."""
+    """Its own numbering is the order of plans: tp, cp, ep, dp, pp, innermost first; experts are beside tensors.
+
+    So it is where replicas are outermost, and machines have as many devices of its groups as plans count.
+    """
     installed("megatron", "megatron.core")
     kind = importlib.import_module("megatron.core.parallel_state").RankGenerator
-    for layout, _ in layouts("megatron"):
+    instance, outermost = planner.load("chain8-strategy", memory="1GB"), 0
+    for case, (layout, _) in enumerate(layouts("megatron", 80)):
         t, p, c, e = layout.tp_degree, layout.pp_degree, layout.context, layout.expert
-        replicas, order = c * layout.dp_degree, "tp-cp-ep-dp-pp"
-        dense = kind(tp=t, ep=1, dp=layout.dp_degree, pp=p, cp=c, order=order)
+        d, last = layout.dp_degree, layout.outermost
+        shared = {"sharding": layout.sharding, "shard_groups": layout.groups, "cp_degree": c, "ep_degree": e}
+        plan = StrategyPlan(p, t, d, 1, Schedule.ONE_F_ONE_B, (), {}, dp_outermost=last, **shared)
+        order, replicas = "tp-cp-ep-pp-dp" if last else "tp-cp-ep-dp-pp", c * d
+        dense = kind(tp=t, ep=1, dp=d, pp=p, cp=c, order=order)
         sparse = kind(tp=t, ep=e, dp=replicas // e, pp=p, cp=1, order=order)
         assert dense.world_size == sparse.world_size == layout.world_size
         assert dense.get_ranks("tp")[0] == neighbours(0, t, 1) and dense.get_ranks("cp")[0] == neighbours(0, c, t)
-        assert dense.get_ranks("dp-cp")[0] == neighbours(0, replicas, t)
-        assert dense.get_ranks("pp")[0] == sparse.get_ranks("pp")[0] == neighbours(0, p, t * replicas)
+        stage, replica = plan.apart
+        assert dense.get_ranks("dp-cp")[0] == [i + j for i in neighbours(0, d, replica) for j in neighbours(0, c, t)]
+        assert dense.get_ranks("pp")[0] == sparse.get_ranks("pp")[0] == neighbours(0, p, stage)
         assert sparse.get_ranks("ep")[0] == neighbours(0, e, t)
         assert sparse.get_ranks("tp-ep")[0] == neighbours(0, t * e, 1)
+        machine, size = 2 + case % 9, replicas // layout.groups
+        shares = [own[at : at + size] for own in dense.get_ranks("dp-cp") for at in range(0, replicas, size)]
+        others = [own[at::size] for own in dense.get_ranks("dp-cp") for at in range(size)]
+        pairs = [own[at : at + 2] for own in dense.get_ranks("pp") for at in range(max(1, p - 1))]
+        by = shared_in(replace(instance, devices_per_machine=machine, inner_bandwidth=1e12), plan)
+        assert by.groups == layout.groups
+        for found, own in (
+            (by.of_group, shares), (by.of_groups, others), (by.of_stages, pairs), (by.of_ring, dense.get_ranks("cp")),
+            (by.of_tokens, sparse.get_ranks("ep")), (by.of_experts, sparse.get_ranks("dp")),
+        ):  # fmt: skip
+            assert found == on_machines(own, machine) or (found is by.of_experts and e == 1)
+        outermost += last and p > 1 < d
+    assert outermost > 5
 
 
 def test_ranks_and_schedules_of_torchtitan(monkeypatch: pytest.MonkeyPatch) -> None:
