@@ -32,7 +32,7 @@ def import_command(
     model: Annotated[str, argument("MODEL", "FILE.py:FUNCTION; or a name, or a config.json")],
     problem: Annotated[str, option("NAME", "or operator_partitioning, stage_graph")] = "stage_partitioning",
     granularity: Granularity = "block",
-    hardware: Annotated[str, option("NAME", "such as a100-80g, h200, b200, v100, mi300x")] = "h100",
+    hardware: Annotated[str, option("NAME", "such as a100-80g, h200, v100; or rates.json")] = "h100",
     devices: Devices = 8,
     microbatches: Annotated[int | None, option("N", "of a batch; default 128")] = None,
     batch: Annotated[str | None, option("B", "instead: samples, or 4194304tokens")] = None,
@@ -177,18 +177,28 @@ def profile_command(
 
 
 def calibrate_command(
-    measurements: Annotated[str, argument("MEASUREMENTS.csv", "columns name, flops, moved_bytes, seconds")],
+    measurements: Annotated[str, argument("MEASUREMENTS.csv", "forward passes, collectives, both at once")],
     hardware: Annotated[str | None, option("NAME", "show shares of its peaks")] = None,
     dtype: Annotated[str, option("bf16|fp16|fp32", "of the products")] = "bf16",
+    out: Annotated[str | None, option("FILE.json", "with --hardware: for planner import --hardware FILE")] = None,
     view: View = VIEW,
 ) -> None:
-    """Fit rates of products and memory to measured forward passes, with intervals and errors of the fit."""
+    """Fit rates of products, memory and links to measurements, with intervals and errors of the fit."""
     from planner.display.models import show_fit
-    from planner.training.capture.device_rates import calibrate
+    from planner.training.capture.device_rates import calibrate, rates_in
     from planner.training.capture.import_model import shares_of
 
     found = calibrate(measurements)
     names = ("measurements", "median_error", "worst_error", "worst")
+    if out is not None:
+        if hardware is None:
+            raise UsageError.at("--out", out, "--hardware NAME with it, whose other numbers it takes")
+        refuse_overwriting(out, measurements)
+        rates = {name: None if rate is None else rate.over(1.0) for name, rate in rates_in(found).items()}
+        said = f"{found.measurements} measurements in {measurements}"
+        shares_of(found, hardware, dtype)
+        content = {"hardware": hardware, "dtype": dtype, "source": said, "rates": rates}
+        write_atomically(Path(out), as_json(content) + "\n")
     view.show({**{name: getattr(found, name) for name in names}, **shares_of(found, hardware, dtype)}, show_fit)
 
 

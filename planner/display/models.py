@@ -115,6 +115,9 @@ def show_fit(found: Mapping[str, Any]) -> None:
     """Print what ``planner calibrate --json`` does (docs/your-own-model.md)."""
     labels = {"flop_per_s": "products, FLOP/s", "memory_bytes_per_s": "memory, bytes/s"}
     labels |= {"efficiency": "--efficiency", "memory_efficiency": "--memory-efficiency"}
+    labels |= {"product_start_s": "start of a product, s", "overlap": "hidden of the shorter"}
+    for link in ("inner", "outer"):
+        labels |= {f"{link}_latency_s": f"step of {link} links, s", f"{link}_bytes_per_s": f"{link} links, bytes/s"}
     fitted = {label: found[name] or [None, None, None] for name, label in labels.items() if name in found}
     rows = ([label, *("-" if each is None else f"{each:.3g}" for each in values)] for label, values in fitted.items())
     out = console()

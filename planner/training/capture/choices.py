@@ -17,6 +17,7 @@ class Choices:
     ``degrees``: numbers of devices that share a node (t); empty: powers of two up to the devices of a server.
     ``recompute``, ``sequence_parallel``, ``zero``: offer these configurations too; ``zero`` are levels, of 1, 2 and 3.
     ``efficiency``, ``memory_efficiency``, ``link_efficiency``: shares of the hardware's peak rates.
+    ``product_start_s``, ``latency_s``: seconds that a product takes to start, and a step of a collective in a server.
     ``weight_versions``: copies of the weights: 1 where the pipeline is flushed after every batch, 2 with PipeDream-2BW.
     ``found_splits``: offer also what `found_splits.FoundConfigurations` finds, operator by operator.
     """
@@ -28,6 +29,8 @@ class Choices:
     efficiency: float = EFFICIENCY
     memory_efficiency: float = MEMORY_EFFICIENCY
     link_efficiency: float = LINK_EFFICIENCY
+    product_start_s: float = 0.0
+    latency_s: float = 0.0
     weight_versions: int = 1
     found_splits: bool = False
 

@@ -129,7 +129,8 @@ class Configurations:
         that they exchange where they share tokens or experts.
         """
         ops = {op: self.captured.costs[op] for op in node.ops}
-        bound = {op for op in ops if ops[op].flops / self.rates[self.types[op]] == self.seconds(op, 1.0)}
+        start = self.choices.product_start_s
+        bound = {op for op in ops if ops[op].flops / self.rates[self.types[op]] + start == self.seconds(op, 1.0)}
         rule = sharding(self.captured, node)
         return exchanged_by_node(self.captured, node) | {
             "forward_flops": sum(each.flops for each in ops.values()),
@@ -171,7 +172,8 @@ class Configurations:
     def seconds(self, op: str, part: float) -> float:
         """Of a part of the work of an op, forward."""
         cost = self.captured.costs[op]
-        return max(cost.flops * part / self.rates[self.types[op]], cost.moved_bytes * part / self.memory_rate)
+        start = self.choices.product_start_s if cost.flops else 0.0
+        return start + max(cost.flops * part / self.rates[self.types[op]], cost.moved_bytes * part / self.memory_rate)
 
     def _share(self, node: Node, t: int, rule: Sharding | None, sequence: bool) -> Share:
         """A device's part of a node that t devices share by columns and rows; without a rule it has the whole."""
@@ -193,7 +195,10 @@ class Configurations:
                 saved += part
                 inside += part if maker in own else 0.0
         moved = (0.0, 0.0) if rule is None else exchanged_bytes(rule, t, sequence)
-        forward_link, backward_link = moved[0] / self.link_rate, moved[1] / self.link_rate
+        steps = (0.0, 0.0) if rule is None else exchanged_bytes(rule.sums(), t, sequence)  # of a byte each, in t parts
+        forward_link, backward_link = (
+            sent / self.link_rate + t * each * self.choices.latency_s for sent, each in zip(moved, steps, strict=True)
+        )
         backward = sum(self.times_back(op) * spent for op, spent in seconds.items())
         backward += 2 * sum(sizes[table] for table in self.tables(node)) / self.memory_rate
         return Share(

@@ -2,9 +2,11 @@
 
 import csv
 import io
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -18,8 +20,8 @@ from planner.files.load import validate
 from planner.process.errors import UsageError
 from planner.process.target import words
 from planner.training.capture.captured import Captured
-from planner.training.capture.choices import Choices, Work, by_node
-from planner.training.capture.device_rates import Fit
+from planner.training.capture.choices import LINK_EFFICIENCY, Choices, Work, by_node
+from planner.training.capture.device_rates import Fit, rates_in, read_rates
 from planner.training.capture.models import Example, example_in, expect_packages
 from planner.types import Instance
 
@@ -115,7 +117,8 @@ def bring(
     or a file with a configuration (`hf.configuration`).
     ``problem``: one of `PROBLEMS`.
     ``granularity``: ``block`` or ``op``.
-    ``hardware``, ``devices``: a name of `instances.generators.hardware.HARDWARE`, and how many there are.
+    ``hardware``, ``devices``: a name of `instances.generators.hardware.HARDWARE`, or a file of measured rates, and how
+    many there are.
     ``microbatches``: of a batch, N; 128 by default.
     ``batch``: instead of it the batch in samples, such as ``1024``, or in tokens, such as ``4194304tokens``.
     ``microbatch``, ``sequence``, ``dtype``: of ``hf``: samples in a micro-batch (1), tokens of a sequence, data type
@@ -124,7 +127,7 @@ def bring(
     `UsageError` if a package is missing, a name is unknown, or the model cannot be made or traced.
     """
     started = time.perf_counter()
-    device = _hardware(hardware)
+    device, measured = _hardware(hardware)
     _expect("problem", problem, PROBLEMS)
     _expect("granularity", granularity, ("block", "op"))
     expect_packages("torch", *(["transformers"] if kind == "hf" else []), for_what="planner import")
@@ -135,6 +138,9 @@ def bring(
         known = [each for each in device.peak_flop_per_s if kind == "hf" or each != "fp8"]  # no parameters have it
         raise UsageError.at(option, given, f"one of {', '.join(known)} on {device.name}")
     choices = choices or Choices()
+    usual = Choices()
+    own: dict[str, Any] = {x: each for x, each in measured.items() if getattr(choices, x) == getattr(usual, x)}
+    choices = replace(choices, **own)
     _expect_used(problem, choices)
     named = choices.degrees
     choices = _with_degrees(choices, min(devices, device.devices_per_machine))
@@ -149,6 +155,7 @@ def bring(
 
     facts = {"model": model, **facts, "hardware": device.name, "efficiency": choices.efficiency}
     facts |= {"forward-flops": captured.flops(), "granularity": granularity}
+    facts |= {"rates": hardware} if measured else {}
     made: Mapping[str, Callable[..., Any]] = {
         "stage_partitioning": instances.stage_partitioning,
         "operator_partitioning": instances.operator_partitioning,
@@ -169,10 +176,27 @@ def bring(
     return Brought(validate(instance, example.name), captured, work, device, seconds, degrees, beside)
 
 
-def _hardware(name: str) -> Hardware:
-    if name not in HARDWARE:
-        raise UsageError.at("--hardware", name, f"one of {', '.join(HARDWARE)}{closest(name, HARDWARE)}")
-    return HARDWARE[name]
+def _hardware(name: str) -> tuple[Hardware, dict[str, float]]:
+    """A device by its name; of a file of rates with its links as measured, and the fields of `Choices` that it has."""
+    if name in HARDWARE:
+        return HARDWARE[name], {}
+    if not Path(name).is_file():
+        rule = f"one of {', '.join(HARDWARE)}, or a file of planner calibrate --out{closest(name, HARDWARE)}"
+        raise UsageError.at("--hardware", name, rule)
+    of, dtype, rates = read_rates(name)
+    _expect("hardware", of, tuple(HARDWARE))
+    device = HARDWARE[of]
+    peak, memory = device.peak_flop_per_s.get(dtype, math.inf), device.memory_bandwidth_bytes_per_s
+    found = {"efficiency": rates.get("flop_per_s", 0.0) / peak}
+    found |= {"memory_efficiency": rates.get("memory_bytes_per_s", 0.0) / memory}
+    found |= {"product_start_s": rates.get("product_start_s", 0.0), "latency_s": rates.get("inner_latency_s", 0.0)}
+    links = [rates.get(f"{link}_bytes_per_s") for link in ("inner", "outer")]
+    if any(links):
+        peaks = device.inner_bandwidth_bytes_per_s, device.outer_bandwidth_bytes_per_s
+        inner, outer = (own or LINK_EFFICIENCY * each for own, each in zip(links, peaks, strict=True))
+        device = replace(device, inner_bandwidth_bytes_per_s=inner, outer_bandwidth_bytes_per_s=outer)
+        found["link_efficiency"] = 1.0
+    return device, {each: value for each, value in found.items() if value}
 
 
 def _expect(option: str, value: str, known: tuple[str, ...]) -> None:
@@ -309,21 +333,21 @@ class Profiled:
         costs = self.captured.costs
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(("name", "flops", "moved_bytes", "seconds"))
+        writer.writerow(("name", "flops", "moved_bytes", "products", "seconds"))
         for each in self.found:
             flops = sum(costs[op].flops for op in each.node.ops)
             moved = sum(costs[op].moved_bytes for op in each.node.ops if not costs[op].flops)
-            writer.writerow((each.node.name, flops, moved, median(each.forward_s)))
+            products = sum(costs[op].flops > 0 for op in each.node.ops)
+            writer.writerow((each.node.name, flops, moved, products, median(each.forward_s)))
         return text.getvalue()
 
 
 def shares_of(fit: Fit, hardware: str | None, dtype: str) -> dict[str, Any]:
     """Rates of a fit in JSON types, each with its interval; of a named device also as shares of its peaks."""
-    rates = {"flop_per_s": fit.products, "memory_bytes_per_s": fit.memory}
-    shown: dict[str, Any] = {name: None if rate is None else rate.over(1.0) for name, rate in rates.items()}
+    shown: dict[str, Any] = {name: None if rate is None else rate.over(1.0) for name, rate in rates_in(fit).items()}
     if hardware is None:
         return shown
-    device = _hardware(hardware)
+    device, _ = _hardware(hardware)
     _expect("dtype", dtype, tuple(device.peak_flop_per_s))
     peaks = {"efficiency": (fit.products, device.peak_flop_per_s[dtype])}
     peaks |= {"memory_efficiency": (fit.memory, device.memory_bandwidth_bytes_per_s)}

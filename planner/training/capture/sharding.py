@@ -8,7 +8,7 @@ transformer block; the vocabulary of an embedding split by rows).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.training.capture.captured import Captured, Node
@@ -30,7 +30,8 @@ class Sharding:
 
     ``split`` are ops with split outputs, ``shared`` those that compute a share of the work (row products besides);
     ``parameters`` are names of split ones. ``forward_bytes`` are outputs to be summed, ``backward_bytes`` inputs whose
-    gradients are. A degree must divide all of ``sizes``.
+    gradients are, ``forward_sums`` and ``backward_sums`` how many tensors these are. A degree must divide all of
+    ``sizes``.
     """
 
     split: set[str] = field(default_factory=set)
@@ -39,6 +40,12 @@ class Sharding:
     forward_bytes: float = 0.0
     backward_bytes: float = 0.0
     sizes: set[int] = field(default_factory=set)
+    forward_sums: int = 0
+    backward_sums: int = 0
+
+    def sums(self) -> "Sharding":
+        """The same with a byte in each tensor: what is exchanged of it counts collectives."""
+        return replace(self, forward_bytes=self.forward_sums, backward_bytes=self.backward_sums)
 
     def allows(self, degree: int) -> bool:
         """Whether so many devices can share the node."""
@@ -202,6 +209,7 @@ class Walk:
             found.shared.add(name)
             found.parameters.update(each for each in matrices if len(self.shapes[each]) > 1)
             found.forward_bytes += self.captured.costs[name].output_bytes
+            found.forward_sums += 1
             found.sizes.add(self.shape(left)[-1])
         elif not self.chooses(op):
             found.split.add(name)
@@ -213,6 +221,7 @@ class Walk:
             cost = self.captured.costs.get(left.name)
             if left.name not in self.taken and cost is not None and cost.gradient:
                 found.backward_bytes += cost.output_bytes
+                found.backward_sums += 1
             self.taken.add(left.name)
 
     def chooses(self, op: Any) -> bool:
@@ -235,6 +244,7 @@ class Walk:
         ):
             self.found.parameters.add(name)
             self.found.forward_bytes += self.captured.costs[op.name].output_bytes
+            self.found.forward_sums += 1
             self.found.sizes.add(self.shapes[name][0])
 
     def _depends_on_input(self, op: Any) -> bool:

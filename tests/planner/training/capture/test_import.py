@@ -79,6 +79,27 @@ def test_hardware_is_complete_and_says_where_from():
 
 
 @needs_torch
+def test_rates_of_a_file_are_those_of_products_and_links(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    start, latency, link, found = 1e-3, 1e-2, 3e11, []
+    usual = {"flop_per_s": [989.4e12 / 2, 1, None], "memory_bytes_per_s": 3.35e12 * 0.75, "inner_bytes_per_s": link}
+    for more in ({}, {"product_start_s": start, "inner_latency_s": [latency, 0, 1], "overlap": 0.5}):
+        rates, out = tmp_path / "rates.json", str(tmp_path / "net.json")
+        rates.write_text(json.dumps({"hardware": "h100", "dtype": "bf16", "rates": usual | more}))
+        given = ("torch", f"{source}:make", "--devices", "2", "--hardware", str(rates), "--out", out)
+        assert run(capsys, *given)[0] == 0
+        found.append(planner.load(out))
+    plain, measured = ({t: x[0].time for t, x in each.layers[1].tmpcs.items()} for each in found)
+    products, sums = 2 * (1 + 2), 2 * 2  # forward, for inputs and for weights; two steps of two devices, twice
+    assert measured[1] - plain[1] == pytest.approx(products * start)
+    assert measured[2] - plain[2] == pytest.approx(products * start + sums * latency)
+    assert found[1].bandwidth == 2 * link and found[1].options["rates"] == str(rates)
+    assert run(capsys, "torch", f"{source}:make", "--devices", "2", "--out", out)[0] == 0
+    assert {t: x[0].time for t, x in planner.load(out).layers[1].tmpcs.items()}[1] == pytest.approx(plain[1])
+
+
+@needs_torch
 @pytest.mark.parametrize("function", ["make", "named"])
 def test_a_function_of_a_file(source: str, function: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = str(tmp_path / "net.json")

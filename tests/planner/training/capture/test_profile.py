@@ -113,9 +113,9 @@ def test_measurements_that_calibrate_reads(tmp_path: Path, capsys: pytest.Captur
     assert main(["profile", f"{source}:three", "--repeats", "2", "--csv", str(table), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     heading, *lines = table.read_text().splitlines()
-    assert heading == "name,flops,moved_bytes,seconds" and len(lines) == len(shown["rows"]) == 3
-    name, flops, moved, seconds = lines[0].split(",")
-    assert (name, float(flops)) == ("0", 2 * 4 * 8 * 8) and float(seconds) == shown["rows"][0]["forward_s"]
+    assert heading == "name,flops,moved_bytes,products,seconds" and len(lines) == len(shown["rows"]) == 3
+    name, flops, moved, products, seconds = lines[0].split(",")
+    assert (name, float(flops), products) == ("0", 2 * 4 * 8 * 8, "1") and float(seconds) == shown["rows"][0]["forward_s"]
     assert float(moved) == 2 * 4 * 4 * 8, "ReLU reads and writes"
     assert main(["calibrate", str(table)]) == 0
 
