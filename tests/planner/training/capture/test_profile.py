@@ -115,8 +115,8 @@ def test_measurements_that_calibrate_reads(tmp_path: Path, capsys: pytest.Captur
     heading, *lines = table.read_text().splitlines()
     assert heading == "name,flops,moved_bytes,products,seconds" and len(lines) == len(shown["rows"]) == 3
     name, flops, moved, products, seconds = lines[0].split(",")
-    assert (name, float(flops), products) == ("0", 2 * 4 * 8 * 8, "1") and float(seconds) == shown["rows"][0]["forward_s"]
-    assert float(moved) == 2 * 4 * 4 * 8, "ReLU reads and writes"
+    assert (name, float(flops), float(seconds)) == ("0", 2 * 4 * 8 * 8, shown["rows"][0]["forward_s"])
+    assert float(moved) == 2 * 4 * 4 * 8 and products == "1", "ReLU reads and writes"
     assert main(["calibrate", str(table)]) == 0
 
 
