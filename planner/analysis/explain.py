@@ -67,8 +67,8 @@ class Other:
 
     def more(self, now: float) -> tuple[float | None, float | None]:
         """By what share it takes longer than the optimum, and at least; ``None``: not known, or there is no plan."""
-        values = self.result.objective, self.result.bound
-        found, least = (None if each is None or not now else max(0.0, each / now - 1) for each in values)
+        known = self.result.objective, self.result.bound
+        found, least = (None if each is None or not now else max(0.0, each / now - 1) for each in known)
         return found, least
 
     def to_json(self, now: float) -> dict[str, Any]:

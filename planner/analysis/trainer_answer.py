@@ -233,9 +233,8 @@ def explained(found: Explanation, instance: StrategyInstance, trainer: str, expo
     if found.result is None or found.result.own_plan is None:
         return found
     found.answer = answer(found.result.own_plan, instance, trainer, export)
-    plans = [each.result.own_plan for each in found.others]
-    answers = [None if plan is None else answer(plan, instance, trainer) for plan in plans]
-    found.others = [replace(each, answer=own) for each, own in zip(found.others, answers, strict=True)]
+    others = ((each, each.result.own_plan) for each in found.others)
+    found.others = [x if plan is None else replace(x, answer=answer(plan, instance, trainer)) for x, plan in others]
     return found
 
 

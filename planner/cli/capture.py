@@ -189,17 +189,14 @@ def calibrate_command(
     from planner.training.capture.import_model import shares_of
 
     found = calibrate(measurements)
-    names = ("measurements", "median_error", "worst_error", "worst")
+    names, shown = ("measurements", "median_error", "worst_error", "worst"), shares_of(found, hardware, dtype)
     if out is not None:
         if hardware is None:
             raise UsageError.at("--out", out, "--hardware NAME with it, whose other numbers it takes")
         refuse_overwriting(out, measurements)
-        rates = {name: None if rate is None else rate.over(1.0) for name, rate in rates_in(found).items()}
-        said = f"{found.measurements} measurements in {measurements}"
-        shares_of(found, hardware, dtype)
-        content = {"hardware": hardware, "dtype": dtype, "source": said, "rates": rates}
-        write_atomically(Path(out), as_json(content) + "\n")
-    view.show({**{name: getattr(found, name) for name in names}, **shares_of(found, hardware, dtype)}, show_fit)
+        said = {"hardware": hardware, "dtype": dtype, "source": f"{found.measurements} measurements in {measurements}"}
+        write_atomically(Path(out), as_json({**said, "rates": {name: shown[name] for name in rates_in(found)}}) + "\n")
+    view.show({**{name: getattr(found, name) for name in names}, **shown}, show_fit)
 
 
 def _expect_counts(counts: Mapping[str, int | None]) -> None:

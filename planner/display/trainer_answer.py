@@ -52,8 +52,8 @@ def show_answer(found: TrainerAnswer, result: Result) -> None:
 def strategies(answers: Sequence[TrainerAnswer]) -> Table | None:
     """A table of strategies, each with how much longer it takes than the fastest; ``None`` of none."""
     least = min((each.step for each in answers), default=0.0)
-    more = [percent(each.step / least - 1 if least else 0.0, 3) for each in answers]
-    rows = [(str(place), more[place - 1], each) for place, each in enumerate(answers, 1)]
+    more = (percent(each.step / least - 1 if least else 0.0, 3) for each in answers)
+    rows = [(str(place), *each) for place, each in enumerate(zip(more, answers, strict=True), 1)]
     return _strategies(("", "longer"), rows) if rows else None
 
 
@@ -78,16 +78,14 @@ def _strategies(heads: Sequence[str], rows: Sequence[tuple[str, str, TrainerAnsw
     size, size_unit = unit_for("bytes", answers[0].memory_limit)
     used = [name for name in answers[0].parts if any(each.parts[name] > _DUST * each.step for each in answers)]
     tokens = ["tokens/s"] if all(each.tokens_per_s_per_device is not None for each in answers) else []
-    shown: list[tuple[str, ...]] = []
-    for first, more, each in rows:
-        if each is None:
-            shown.append((first, more))
-            continue
-        least = _DUST * each.step
-        parts = [f"{part / factor if part > least else 0:.3g}" for name in used for part in [each.parts[name]]]
+
+    def cells(each: TrainerAnswer) -> list[str]:
+        dust = _DUST * each.step
+        parts = [f"{part / factor if part > dust else 0:.3g}" for name, part in each.parts.items() if name in used]
         rates = [f"{each.tokens_per_s_per_device:,.0f}"] if tokens else []
-        held = f"{max(each.memory) / size:.3g}"
-        shown.append((first, more, f"{each.step / factor:.4g}", *parts, *rates, held, _in_short(each)))
+        return [f"{each.step / factor:.4g}", *parts, *rates, f"{max(each.memory) / size:.3g}", _in_short(each)]
+
+    shown = [(first, more, *([] if each is None else cells(each))) for first, more, each in rows]
     return table((*heads, f"step, {unit}", *used, *tokens, size_unit, "strategy"), shown, left=[heads[0], "strategy"])
 
 
