@@ -8,6 +8,7 @@ left uncompiled. An `inner` function is called by kernels only, and compiled wit
 import pickle
 import re
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -26,6 +27,8 @@ with compile_times.loading():
     from numba.np import numpy_support
 
 compile_times.expect_compiled(config.DISABLE_JIT)
+
+_COMPILING = threading.RLock()
 
 #: Arrays in C order, by their number of dimensions.
 INTS, INTS2, INTS3 = (types.Array(types.int64, n, "C") for n in (1, 2, 3))
@@ -117,13 +120,14 @@ def _first_call(made: Any, *_arguments: Any) -> Any:
 
 
 def _compile_rest() -> None:
-    """Compile what `compile_kernels` left."""
-    for made, arguments in KERNELS:
-        if compile_times.wanted and made._can_compile and "_compile_for_args" in vars(made):
-            made.compile(arguments)
-            made.disable_compile()
-            del made._compile_for_args
-    python_first.left.clear()
+    """Compile what `compile_kernels` left, in one thread: others, such as of a run that was left behind, wait."""
+    with _COMPILING:
+        for made, arguments in KERNELS:
+            if compile_times.wanted and made._can_compile and "_compile_for_args" in vars(made):
+                made.compile(arguments)
+                made.disable_compile()
+                del made._compile_for_args
+        python_first.left.clear()
 
 
 def is_cached(made: Any, arguments: tuple[Any, ...]) -> bool:

@@ -174,7 +174,7 @@ def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> tuple[float, str
     instance = costs.instance
     samples = instance.minibatch if instance.objective == "iteration" else 1
     start = Proof(simple_bound(costs, watch), plan, bottleneck_s(instance, plan))
-    if watch.stopped():
+    if watch.stopped() or len(instance.tp_degrees) > 1:  # the branches know no operators that devices share
         return start.bound_s * samples, Prover.BOUNDS
     try:
         relaxation = EqualBranches(costs, watch, CHEAP_PAIRS)
