@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module, metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -311,25 +312,20 @@ def test_an_attempt_that_is_given_up_is_done_anew() -> None:
 def test_two_threads_compile_what_was_left_once(monkeypatch: Any) -> None:
     """As where a run is left behind while it compiles, and the next one begins."""
 
-    class Left:
-        _can_compile, _compile_for_args, times = True, None, 0
+    times: list[Any] = []
 
-        def __init__(self) -> None:
-            self._compile_for_args = None
-
-        def compile(self, _: Any) -> None:
+    class Left(SimpleNamespace):
+        def compile(self, arguments: Any) -> None:
             time.sleep(0.1)
-            assert self._can_compile
-            self.times += 1
+            times.append(arguments)
 
         def disable_compile(self) -> None:
             self._can_compile = False
 
-    kernels = [Left(), Left()]
-    monkeypatch.setattr(numba_kernels, "KERNELS", [(each, ()) for each in kernels])
+    left = Left(_can_compile=True, _compile_for_args=None)
+    monkeypatch.setattr(numba_kernels, "KERNELS", [(left, ())])
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(lambda _: numba_kernels._compile_rest(), range(2))) == [None, None]
-    assert [each.times for each in kernels] == [1, 1]
+        assert [*pool.map(lambda _: numba_kernels._compile_rest(), range(2)), *times] == [None, None, ()]
 
 
 def test_masked_arrays_are_refused_and_others_have_numbas_types() -> None:

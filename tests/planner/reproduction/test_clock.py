@@ -39,10 +39,7 @@ def test_a_batch_in_any_order_takes_at_least_heads_and_work() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "key", "value"),
-    [
-        ("candle-uno", "shortest_samples_per_s", 28_771),
-        pytest.param("graphpipe-case-study", "shortest_stages", 1, marks=pytest.mark.slow),
-    ],
+    [("candle-uno", "shortest_samples_per_s", 28_771), ("graphpipe-case-study", "shortest_stages", 1)],
 )
 def test_equation_1_on_eight_devices(monkeypatch: pytest.MonkeyPatch, model: str, key: str, value: float) -> None:
     monkeypatch.setattr(graph, "SETTINGS", ((model, 8), ("candle-uno", 16)))
