@@ -68,7 +68,7 @@ for name, dual in sorted(root.duals.items(), key=lambda each: -abs(each[1]))[:4]
 # %%
 instance = layers_of_bert(8)
 optimum = planner.solve(instance, exact=True).objective
-for method in ("cpsat", "milp", "milp-columns"):
+for method in ("cpsat", "milp", "cpsat-columns", "milp-columns"):
     for complete in (True, False):
         each = planner.model(instance, method, complete=complete)
         bound = each.root(LIMITS.time_s).bound
@@ -122,7 +122,7 @@ planner.formulations(layers_of_bert(SIZES[-1]), limits=LIMITS)
 # Contradictions would be the interesting outcome. There must be none: no bound above any verified plan.
 
 # %%
-METHODS = ("piper-exact-knapsack", "exact", "cpsat", "milp", "milp-columns")
+METHODS = ("piper-exact-knapsack", "exact", "cpsat", "milp", "cpsat-columns", "milp-columns")
 print("layers  " + "".join(f"{method:>22}" for method in METHODS))
 for layers in SIZES:
     report = planner.crosscheck(layers_of_bert(layers), methods=METHODS, limits=LIMITS)

@@ -125,6 +125,8 @@ class Method(Generic[Instance, Plan]):
     honours
         Names of the quantities (`Family.vocabulary`) that requirements may speak of; the model of a declarative method
         expresses these (`Model.quantities`).
+    shares
+        What its proof has in common with those of other methods of the family: together they are one witness.
     threads
         Whether it can use more than one thread; a method with a ``backend`` can.
     """
@@ -145,6 +147,7 @@ class Method(Generic[Instance, Plan]):
     honours: frozenset[str] = frozenset()
     needs: str = ""
     only_at_end: bool = False
+    shares: str = ""
     threads: bool = False
 
     def refusal(self, instance: Instance) -> str | None:
@@ -176,7 +179,7 @@ def declarative(
 ) -> Method[Any, Any]:
     """An exact method by its model's module, which has ``solve`` and ``model_of``; it honours these.
 
-    Method and solver are named as the module is: ``cpsat_orders`` is cpsat-orders with CP-SAT, ``milp`` with HiGHS.
+    Method and solver are named as the module is: ``cpsat_columns`` is cpsat-columns with CP-SAT, ``milp`` with HiGHS.
     """
     backend = "highs" if model.__name__.startswith("milp") else "cpsat"
     parts = {"backend": backend, "build": model.model_of, "honours": names(honours)}

@@ -4,7 +4,7 @@ from formulations.contract.family import Method, declarative, exact, lazy
 from formulations.contract.quantities import names
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.definition.plan import StagePlan
-from formulations.stage_partitioning.methods import BLOCKS
+from formulations.stage_partitioning.methods import BLOCKS, PRICES
 from formulations.stage_partitioning.model_size import MAX_DOWNSETS as FEW_DOWNSETS
 from formulations.stage_partitioning.model_size import (
     assignment_supports,
@@ -111,5 +111,6 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         supports=_code.exact.effort.columns_supports,
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),
+        shares=PRICES,
     ),
 )

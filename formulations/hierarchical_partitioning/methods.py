@@ -4,7 +4,7 @@ from formulations.contract.family import Method, declarative, exact, heuristic, 
 from formulations.contract.quantities import names
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
-from formulations.stage_partitioning.methods import KNAPSACK, LISTED, SYNC
+from formulations.stage_partitioning.methods import KNAPSACK, LISTED, PRICES, SYNC
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, Objective
 from solvers.outcome import Limits
 
@@ -111,5 +111,6 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         supports=_code.effort.columns_supports,
         limits=_COLUMNS,
         effort=_code.effort.columns_effort,
+        shares=PRICES,
     ),
 )

@@ -25,6 +25,9 @@ MAX_LABELS = 40_000_000
 #: Most entries of the published program's table before pruning (a few percent of them are kept).
 MAX_TABLE = 2_000_000_000
 
+#: What both column models of a problem rest on, here and in the rooms that price stages as well (`Method.shares`).
+PRICES = "priced stages"
+
 LISTED = f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short)"
 _TABLE = f"{LISTED}, where the table dp[D][k][s] has at most {MAX_TABLE:,} entries before pruning"
 BLOCKS = f"instances with at most {model_size.MAX_CHOICES:,} choices of a node in a block; of larger ones a first plan"
@@ -109,12 +112,22 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         effort=blocks_effort,
     ),
     declarative(
+        _code.models.cpsat_columns,
+        "flow of priced stages over pairs of downsets in CP-SAT, made for this project",
+        MODELLED,
+        supports=columns_supports,
+        limits=f"graphs of at most {model_size.MAX_DOWNSETS} downsets",
+        effort=columns_effort,
+        shares=PRICES,
+    ),
+    declarative(
         _code.models.milp_columns,
         "flow of priced stages over pairs of downsets in Pyomo and HiGHS, made for this project",
         MODELLED,
         supports=columns_supports,
         limits=f"graphs of at most {model_size.MAX_DOWNSETS} downsets",
         effort=columns_effort,
+        shares=PRICES,
     ),
     exact(
         "realizable",

@@ -45,7 +45,8 @@ class Report:
     ``optimum`` is proved by the methods together (some verified plan meets some proved bound), else ``None``; every
     result has its ``loss`` to it, or to the best bound.
     ``uncertified`` says by method why a proof has no certificate; a proof of another method either has one, or none was
-    requested and it can be tried. ``left_out`` says by method why it has no result.
+    requested and it can be tried. ``left_out`` says by method why it has no result. ``shares`` says by method what its
+    proof has in common with others (`Method`).
     ``reproducer`` is the file written when they contradict each other.
     """
 
@@ -57,6 +58,7 @@ class Report:
     reproducer: str | None = None
     uncertified: Mapping[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    shares: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def agree(self) -> bool:
@@ -71,7 +73,8 @@ class Report:
     @property
     def independent_proofs(self) -> int:
         """How many of the methods' proofs do not rest on each other."""
-        return len({_proof(result) for result in self.results if result.stop is Stop.PROVED})
+        proofs = {_proof(result) for result in self.results if result.stop is Stop.PROVED}
+        return len({self.shares.get(proof, proof) for proof in proofs})
 
     @property
     def signal(self) -> int | None:
@@ -185,6 +188,7 @@ def crosscheck(
         optimum(results),
         uncertified={method: why for method, why in without.items() if why},
         left_out=left_out,
+        shares={method.name: method.shares for method in chosen if method.shares},
     )
     if found and reproducers is not None:
         evidence = {**report.to_json(), "instance": family.to_json(instance)}

@@ -95,7 +95,7 @@ SLOW = (
     ),
     *(Case(name, {"stages": 8, "replicas": 4}, ("cpsat", "milp")) for name in _NETWORKS),
     *(
-        Case(name, given, ("cpsat", "milp", "milp-columns"), time_s=20.0)
+        Case(name, given, ("cpsat", "milp", "cpsat-columns", "milp-columns"), time_s=20.0)
         for name, given in (
             ("bert32", {"devices": 64, "memory": "8GiB"}),
             ("bert32", {"devices": 512, "memory": "8GiB", "microbatches": 1920}),

@@ -21,7 +21,7 @@ from planner.solving.solve import run
 from solvers.outcome import Prover, Status, Stop, Watch
 
 #: The declarative models, by name.
-MODELS = ("cpsat", "milp", "milp-columns", "joint")
+MODELS = ("cpsat", "milp", "milp-columns", "cpsat-columns", "joint")
 MODEL_METHODS = [
     pytest.param(family.name, method.name, id=f"{family.name}-{method.name}")
     for family in FAMILIES
@@ -41,9 +41,10 @@ SHARED = {
         "bounds:iteration_bound", "feasibility:lower_bound", "feasibility:impossible", "heuristics.search:search",
     ),
     "device_mapping": (
+        "data.costs:single_bound",
         *(
             f"bounds.combinatorial:{name}"
-            for name in ("single_bound", "assignment_bound", "refutes_target", "rings_fit", "Domains")
+            for name in ("assignment_bound", "refutes_target", "rings_fit", "Domains")
         ),
         "data.costs:simple_bound",
         "models.all_bounds:raise_bound",

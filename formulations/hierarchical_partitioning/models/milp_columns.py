@@ -96,7 +96,7 @@ class Model(Paths, milp.Runnable):
         else:
             reach = self.data.reach
             paths = by_target.Paths(self.data.arcs, reach.last, reach.superstages.K2, reach.target, self.data.unit)
-            run = by_target.search(paths, self.model, self.flow, limits, watch, on_solution, on_bound)
+            run = by_target.search_linear(paths, self.model, self.flow, limits, watch, on_solution, on_bound)
         return replace(run, stats={**run.stats, **self.counts()})
 
     def lower_bound(self, bound: float) -> float:

@@ -1,7 +1,8 @@
 """The column models' search by targets: with T given, the fewest devices are a shortest path, an exact relaxation.
 
 A target is met by some plan if and only if a path through the arcs that are no slower takes at most K devices. HiGHS
-has that path as a linear program, whose duals decide a target. Halving finds the least target that is met.
+has that path as a linear program, and what its duals prove decides a target; CP-SAT has it in whole numbers, and proves
+it at its root. Halving finds the least target that is met.
 
 Source: reconstructed; the states are those of Piper's dynamic program, section 4, with time and devices exchanged.
 """
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from formulations.modelling.linear_paths import LinearPaths
+from formulations.modelling.linear_paths import LinearPaths, PathWithin
 from formulations.modelling.threshold_search import Cheapest, search_intervals
 from formulations.stage_partitioning.models.stage_costs import SAME
 from solvers.outcome import Limits, Run, Watch
@@ -62,20 +63,17 @@ class Paths:
 
 def search(
     paths: Paths,
-    model: Any,
-    flow: Mapping[int, Any],
+    fewest: Callable[[float], PathWithin | None],
     limits: Limits,
     watch: Watch,
     on_solution: Callable[[Any], None],
     on_bound: Callable[[float], None],
 ) -> Run:
-    """The least target that is met, by linear programs: those of ``model``, whose ``flow[a]`` is 1 for arcs taken."""
-    ends, times = [(arc.tail, arc.head) for arc in paths.arcs], np.array([arc.time for arc in paths.arcs])
-    programs = LinearPaths(model, list(flow.values()), ends, times, lambda state: state[0] == paths.last, limits, watch)
-    known = watch.best_objective
+    """The least target that is met (`search_intervals`); ``fewest`` is the path of a target on the fewest devices."""
+    times, known = np.array([arc.time for arc in paths.arcs]), watch.best_objective
 
     def cheapest(target: float) -> Cheapest | None:
-        found = programs.within(target)
+        found = fewest(target)
         if found is None or (found.bound is not None and found.bound > paths.num_devices + _PART_OF_A_DEVICE):
             return None
         is_met = found.taken is not None and sum(paths.arcs[a].devices for a in found.taken) <= paths.num_devices
@@ -88,5 +86,20 @@ def search(
         lambda bound: on_bound(min(bound, most) / paths.unit),
     )  # fmt: skip
     objective, bound = (None if value is None else value / paths.unit for value in (found.objective, found.bound))
-    stats = {**programs.program.stats, **found.stats}
-    return replace(found, objective=objective, bound=bound, solver=programs.program.solver, stats=stats)
+    return replace(found, objective=objective, bound=bound)
+
+
+def search_linear(
+    paths: Paths,
+    model: Any,
+    flow: Mapping[int, Any],
+    limits: Limits,
+    watch: Watch,
+    on_solution: Callable[[Any], None],
+    on_bound: Callable[[float], None],
+) -> Run:
+    """The least target that is met, by linear programs: those of ``model``, whose ``flow[a]`` is 1 for arcs taken."""
+    ends, times = [(arc.tail, arc.head) for arc in paths.arcs], np.array([arc.time for arc in paths.arcs])
+    programs = LinearPaths(model, list(flow.values()), ends, times, lambda state: state[0] == paths.last, limits, watch)
+    found = search(paths, programs.within, limits, watch, on_solution, on_bound)
+    return replace(found, solver=programs.program.solver, stats={**programs.program.stats, **found.stats})

@@ -4,6 +4,7 @@ import math
 import random
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from model_checks import check_answer, long_chain, random_plan
@@ -18,7 +19,7 @@ from formulations.stage_partitioning.definition.problem import (
     violations,
 )
 from formulations.stage_partitioning.model_size import MAX_DOWNSETS, columns_supports
-from formulations.stage_partitioning.models import milp_columns
+from formulations.stage_partitioning.models import cpsat_columns, milp_columns
 from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.stage_costs import Prices
 from formulations.stage_partitioning.models.usable_arcs import Reach, first_reach
@@ -50,6 +51,9 @@ def within(instance: StageInstance, target: float) -> milp_columns.Model:
     """The model of all plans in which no stage takes more than a target."""
     prices = Prices(Terms(instance), all_downsets(instance), Watch())
     return milp_columns.Model(prices, Reach(prices, target))
+
+
+BOTH = pytest.mark.parametrize("room", [milp_columns, cpsat_columns], ids=["milp", "cpsat"])
 
 
 def test_every_price_is_the_least_time(cases: int) -> None:
@@ -191,12 +195,13 @@ def test_layers_that_take_no_time_end_the_search() -> None:
     assert answer.stop is Stop.PROVED and answer.bound == 0
 
 
-def test_the_search_by_targets_finds_the_optimum_by_itself(cases: int) -> None:
+@BOTH
+def test_the_search_by_targets_finds_the_optimum_by_itself(room: Any, cases: int) -> None:
     """Without a plan that it knows: the least target that a path meets, where the model with rows on time has it."""
     for seed in range(cases // 4):
         instance = random_stage_instance(seed)
         prices = Prices(Terms(instance), all_downsets(instance), Watch())
-        model = milp_columns.Model(prices, Reach(prices, prices.terms.largest_time), search=True)
+        model = room.Model(prices, Reach(prices, prices.terms.largest_time), search=True)
         found = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
         direct = milp_columns.Model(prices, model.reach).run(Limits(), Watch())
         assert found.infeasible is direct.infeasible

@@ -77,7 +77,7 @@ def _optimal(instance: StageInstance, method: str, seed: int) -> bool:
     return best is not None
 
 
-@thinned("method", ["exact", "piper-exact-knapsack", "milp-columns"], 2)
+@thinned("method", ["exact", "piper-exact-knapsack", "milp-columns", "cpsat-columns"], 2)
 def test_the_exact_methods_find_what_brute_force_finds(method: str, cases: int) -> None:
     plans = matter = count = 0
     for seed in range(max(24, cases // 6)):

@@ -16,8 +16,8 @@ from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tm
 from instances.requirements import parse
 from solvers.outcome import Status
 
-METHODS = ("exact", "cpsat", "milp", "milp-columns")
-MODELS = ("cpsat", "milp", "milp-columns")
+METHODS = ("exact", "cpsat", "cpsat-columns", "milp", "milp-columns")
+MODELS = ("cpsat", "cpsat-columns", "milp", "milp-columns")
 
 
 def chain() -> StageInstance:

@@ -17,7 +17,7 @@ from planner.files.load import family_of
 from planner.process.errors import UsageError
 
 LIMITS = planner.Limits(time_s=600)
-METHODS = ["milp", "cpsat", "milp-columns"]
+METHODS = ["milp", "cpsat", "milp-columns", "cpsat-columns"]
 
 
 def opened(instance: Any, method: str) -> OpenModel | None:

@@ -19,7 +19,7 @@ from planner.experiments.bench.measure import MeasuredRow, with_losses
 from planner.files.load import family_of
 from planner.results.optimality_loss import losses, optimum_of
 from planner.results.texts import format_loss
-from planner.solving.compare import Report, contradictions, optimum
+from planner.solving.compare import Report, contradictions, crosscheck, optimum
 from solvers.trust import pins
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
@@ -55,6 +55,11 @@ def test_a_method_that_some_instance_has_not_names_its_row(tmp_path: Path, capsy
     assert main(["crosscheck", str(rows), "--methods", "exact,linearised", "--quiet"]) == 2
     out, err = capsys.readouterr()
     assert not out and err.startswith(f"{rows}#1: method is 'linearised'")
+
+
+def test_proofs_from_the_same_prices_count_once() -> None:
+    report = crosscheck(planner.load("chain8"), methods=["cpsat-columns", "milp-columns", "exact"])
+    assert report.proved == 3 and report.independent_proofs == 2
 
 
 @pytest.mark.parametrize(
