@@ -46,7 +46,6 @@ SHARED = {
             f"bounds.combinatorial:{name}"
             for name in ("assignment_bound", "refutes_target", "rings_fit", "Domains")
         ),
-        "data.costs:simple_bound",
         "models.all_bounds:raise_bound",
     ),
     "operator_partitioning": ("costs.shapes:lower_bound",),
