@@ -253,8 +253,8 @@ VERDICTS: tuple[Verdict, ...] = (
         "",
         "the throughput hinges upon the slowest stage",
         "partly",
-        "near the memory limit, which is the paper's; with 15 GB the optimum of the slowest stage, proved, is one "
-        "micro-batch of 76.5 samples/s, where 134.2 are possible",
+        "near the memory limit, which is the paper's, it does on MMT and not on DLRM; with 15 GB the optimum of the "
+        "slowest stage, proved, is one micro-batch of 76.5 samples/s, where 134.2 are possible",
         (),
         "planner solve mmt --devices 8 --objective tps --exact",
     ),
