@@ -1,9 +1,9 @@
 """What a trainer can run of a chain: pieces that it does not cut, and its rule of recomputation.
 
-A piece is a part of a chain with at most three ways: with and without recomputation, or that of the attention's core.
-Where a trainer recomputes any layer, the first two are all; where it recomputes the first n of every chunk, or all or
-none, that number decides which way each piece of a chunk is run, and there is a chain for each number. `SELECTIVE` is
-one, in which all pieces are run the third way. What all numbers together allow is less than a free choice in every
+A piece is run with or without recomputation, or with that of a part of its layers (attention's core, MLP). Where a
+trainer recomputes any layer, the first two are all; where it recomputes the first n of every chunk, or all or none,
+that number decides which way each piece of a chunk is run, and there is a chain for each number. Numbers below 0 are of
+parts, one for each, which all pieces recompute. What all numbers together allow is less than a free choice in every
 piece, so the bounds of that hold for each of them.
 
 Source: the formats of trainers as read (docs/which-trainer.md); the restriction as a planning problem: this project.
@@ -22,9 +22,9 @@ from formulations.stage_partitioning.definition.trainers import (
     Piece,
     Recompute,
     Trainer,
-    is_selective,
     options,
     pieces,
+    recomputed_part,
     selective,
     shape_faults,
 )
@@ -39,9 +39,7 @@ from instances.requirements import requirements_of
 
 _QUANTITY = "realizable"
 #: Ways to run a piece.
-_KEEPS, _RECOMPUTES, _SELECTS = "keeps", "recomputes", "selects"
-#: The number that stands for all layers recomputing the attention's core.
-SELECTIVE = -1
+_KEEPS, _RECOMPUTES = "keeps", "recomputes"
 
 
 class TrainerSpace:
@@ -54,7 +52,9 @@ class TrainerSpace:
         self.pieces = pieces(instance.flat, trainer)
         self._counted = sum(piece.kind is Kind.DECODER for piece in self.pieces)
         tmpcs = (x for layer in instance.flat.layers for found in layer.tmpcs.values() for x in found)
-        self._selects = trainer.selective and any(is_selective(x.id) for x in tmpcs)
+        parts = {recomputed_part(x.id) for x in tmpcs}
+        #: Those that it can have all layers recompute alone, where some layer does.
+        self._selects = tuple(part for part in trainer.selective if part in parts)
 
     @property
     def fault(self) -> str | None:
@@ -69,10 +69,10 @@ class TrainerSpace:
         return degrees.schedule in self.trainer.schedules and runs(self.trainer, self.instance, degrees.plan())
 
     def numbers(self, degrees: Degrees) -> tuple[int, ...]:
-        """How many first layers of each chunk may be recomputed; empty: any layers."""
+        """How many first layers of each chunk may be recomputed, -1 and on: parts of all; empty: any layers."""
         if self.trainer.recompute is Recompute.FIRST:
             most = min(self._counted, len(self.pieces) - degrees.num_chunks + 1)
-            return (*range(most + 1), *([SELECTIVE] * self._selects))
+            return (*range(most + 1), *(-1 - place for place in range(len(self._selects))))
         return (0, self._counted) if self.trainer.recompute is Recompute.ALL else ()
 
     def chain(self, flat: StageInstance, t: int, number: int | None, by: Shared) -> Chain | None:
@@ -87,14 +87,15 @@ class TrainerSpace:
         counts = [piece.kind is Kind.DECODER for piece in self.pieces]
         if number is None:
             return _Pieces(instance, t, parts, by)
-        return _FirstRecomputed(instance, t, parts, by, counts, number)
+        return _FirstRecomputed(instance, t, parts, by, counts, number, self._selects)
 
     def _part(self, flat: StageInstance, place: int, piece: Piece, t: int) -> Part:
         found = options(flat, piece, t, self.trainer)
         ways = {f"{place} {_RECOMPUTES if each.recomputes else _KEEPS}": each.tmpcs for each in found}
-        own = selective(flat, piece, t, self.trainer) if self._selects and piece.counted else None
-        if own is not None:
-            ways[f"{place} {_SELECTS}"] = own.tmpcs
+        for part in self._selects if piece.counted else ():
+            own = selective(flat, piece, t, self.trainer, part)
+            if own is not None:
+                ways[f"{place} {part}"] = own.tmpcs
         return Part(place, tuple(flat.layers[v] for v in piece.nodes), ways)
 
 
@@ -134,11 +135,12 @@ class _Pieces(Chain):
 
 
 class _FirstRecomputed(_Pieces):
-    """Pieces of which the first n that count in a chunk recompute, and no others; or all the attention's core."""
+    """Pieces of which the first n that count in a chunk recompute, and no others; or all recompute a part."""
 
     def __init__(
-        self, instance: StrategyInstance, t: int, parts: Sequence[Part], by: Shared, counts: Sequence[bool], number: int
-    ) -> None:
+        self, instance: StrategyInstance, t: int, parts: Sequence[Part], by: Shared, counts: Sequence[bool],
+        number: int, selects: Sequence[str],
+    ) -> None:  # fmt: skip
         super().__init__(instance, t, parts, by)
         self.number = number
         self._counts = np.array(counts)
@@ -146,14 +148,14 @@ class _FirstRecomputed(_Pieces):
         by_flag = [{way.id.partition(" ")[2]: way for way in own} for own in self.ways]
         # A piece that does not count has one way, whichever that is.
         self._ways = [
-            tuple(own.get(flag) if is_counted else next(iter(own.values())) for flag in (_KEEPS, _RECOMPUTES, _SELECTS))
+            tuple(own.get(flag) if is_counted else next(iter(own.values())) for flag in (_KEEPS, _RECOMPUTES, *selects))
             for own, is_counted in zip(by_flag, counts, strict=True)
         ]
 
     def _flags(self, x: int) -> list[int]:
-        """Of the pieces from x on, 1 for those that recompute in a chunk that begins there, 2 the attention's core."""
-        if self.number == SELECTIVE:
-            return [2] * (len(self.ids) - x)
+        """Of the pieces from x on, 1 for those that recompute in a chunk that begins there, 2 and on for parts."""
+        if self.number < 0:
+            return [1 - self.number] * (len(self.ids) - x)
         is_first = self._before[x:] - self._before[x] < self.number
         return list(map(int, self._counts[x:] & is_first))
 

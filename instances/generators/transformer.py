@@ -49,6 +49,7 @@ VANILLA = "vanilla"
 RECOMPUTE = "activation recomp"
 FORWARD = "forward"
 SEQUENCE, SELECTIVE = "sequence parallel", "selective recomp"
+SELECTIVE_MLP = f"{SELECTIVE} of mlp"
 
 #: Bytes of an activation element, and of a token id.
 _ELEMENT, _TOKEN = 2, 8

@@ -41,6 +41,7 @@ def import_command(
     dtype: Annotated[str | None, option("NAME", "hf: bf16 (default), fp8, fp16, fp32, fp64")] = None,
     tp: Annotated[str | None, option("T,...", "degrees; default: powers of two")] = None,
     no_recompute: Annotated[bool, flag("--no-recompute", "offer no recomputation")] = False,
+    selective: Annotated[bool, flag("--selective", "offer that of attention's core, and of MLPs")] = False,
     sequence_parallel: Annotated[bool, flag("--sequence-parallel", "offer it where layers are split")] = False,
     splits: Annotated[str, option("NAME", "found: by search")] = "by-hand",
     zero: Annotated[str | None, option("1,2,3", "offer states sharded by T devices")] = None,
@@ -106,6 +107,7 @@ def import_command(
                 memory_efficiency,
                 weight_versions=weight_versions,
                 found_splits=splits == "found",
+                selective=selective,
             ),
         )
         _note(found, view)

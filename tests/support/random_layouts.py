@@ -57,7 +57,8 @@ def _with_shares(rng: random.Random, name: str, layout: Layout) -> Layout:
     )
     shared = [each for each in (1, 1, 2, 3, 4, 6) if context * dp % each == 0 and groups == 1]
     expert, sequences = rng.choice(shared or [1]), layout.stages[0].tp_degree > 1 and rng.random() < 0.7
-    selective = name == "megatron" and rng.random() < 0.3 and not any(layer.recompute for layer in layout.layers)
+    is_part = name == "megatron" and rng.random() < 0.3 and not any(layer.recompute for layer in layout.layers)
+    selective = rng.choice(["core_attn", "mlp"]) if is_part else ""
     outermost = name == "megatron" and rng.random() < 0.6 and (expert == context or layout.pp_degree == 1)
     return replace(
         layout, sharding=sharding, groups=groups, context=context, expert=expert, selective=selective, samples=2,

@@ -24,8 +24,10 @@ from instances.rules import NodeId
 if TYPE_CHECKING:
     from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 
-#: TMPCs whose names have this in them recompute activations; with the second one, no more than a layer's inside.
+#: TMPCs whose names have this in them recompute activations; with the second one, no more than a part of a layer.
 _RECOMPUTES, _SELECTIVE = "recomp", "selective"
+#: Those parts, by the names that Megatron's ``--recompute-modules`` has for them.
+CORE, MLP = "core_attn", "mlp"
 #: TMPCs whose names have this in them share states among tensor-parallel devices, which no layout says.
 _UNSAID = "zero"
 #: Names that paths of modules have.
@@ -71,7 +73,7 @@ class Trainer:
     and the last stage, and are not recomputed. ``fills``: each stage has a layer that counts. ``schedules``: the orders
     of passes that it runs, of those in `formulations.simulation.orders`, its default first; those that serve have none.
     ``sequences``: it can share sequences in all layers. ``context``: it has context and expert parallelism.
-    ``selective``: it can recompute the attention's core in all layers, and nothing else. ``sharding``: what its
+    ``selective``: parts that it can recompute in all layers, one of them and nothing else. ``sharding``: what its
     replicas can share (`StrategyInstance`), or less than it has them share. ``groups``: in groups of replicas (HSDP).
     ``orders``: replicas may be outermost on the devices.
     ``fsdp``: they share weights but where they are all there is (DDP): no pipeline, no other parallelism.
@@ -85,7 +87,7 @@ class Trainer:
     schedules: tuple[str, ...] = ()
     sequences: bool = False
     context: bool = False
-    selective: bool = False
+    selective: tuple[str, ...] = ()
     sharding: tuple[int, ...] = (0, 1)
     groups: bool = False
     orders: bool = False
@@ -104,7 +106,7 @@ TRAINERS = {
     for trainer in (
         Trainer(
             "megatron", Degrees.ONE, Recompute.FIRST, counts=True, schedules=("1f1b", "interleaved"),
-            sequences=True, context=True, selective=True, groups=True, orders=True,
+            sequences=True, context=True, selective=(CORE, MLP), groups=True, orders=True,
         ),
         Trainer(
             "torchtitan", Degrees.ONE, Recompute.ALL, counts=False,
@@ -276,12 +278,13 @@ def is_possible(x: Tmpc, trainer: Trainer) -> bool:
 
 def recomputes(tmpc: str) -> bool:
     """Whether a TMPC of this name recomputes all activations of a layer."""
-    return _RECOMPUTES in tmpc.lower() and not is_selective(tmpc)
+    return _RECOMPUTES in tmpc.lower() and not recomputed_part(tmpc)
 
 
-def is_selective(tmpc: str) -> bool:
-    """Whether a TMPC of this name recomputes the attention's core alone."""
-    return _SELECTIVE in tmpc.lower()
+def recomputed_part(tmpc: str) -> str:
+    """The part of a layer that a TMPC of this name recomputes alone, the MLP if it names it; empty if it does not."""
+    name = tmpc.lower()
+    return "" if _SELECTIVE not in name else MLP if MLP in name else CORE
 
 
 def with_sequences(instance: StageInstance, is_shared: bool) -> StageInstance:
@@ -298,10 +301,10 @@ def options(instance: StageInstance, piece: Piece, t: int, trainer: Trainer) -> 
 
     Empty where a node has no TMPC at t that a layout says, or several that recomputation does not distinguish. Nodes
     that the trainer does not recompute do not, if they have the choice; a piece without a layer that counts is then one
-    of a single way. Sequences are not shared where nodes have the choice (`with_sequences`), and the attention's core
-    is not recomputed alone (`selective`).
+    of a single way. Sequences are not shared where nodes have the choice (`with_sequences`), and no part is recomputed
+    alone (`selective`).
     """
-    by_node = [[x for x in _said(instance, v, t, trainer) if not is_selective(x.id)] for v in piece.nodes]
+    by_node = [[x for x in _said(instance, v, t, trainer) if not recomputed_part(x.id)] for v in piece.nodes]
     if not all(by_node) or any(_indistinct(found) for found in by_node):
         return ()
     may = [trainer.recomputes_ends or v in piece.counted for v in piece.nodes]
@@ -320,16 +323,19 @@ def options(instance: StageInstance, piece: Piece, t: int, trainer: Trainer) -> 
     return (Option(any(map(recomputes, alone)), option(False).tmpcs),)
 
 
-def selective(instance: StageInstance, piece: Piece, t: int, trainer: Trainer) -> Option | None:
-    """The way to run a piece where all layers recompute the attention's core; ``None`` if it has none at degree t."""
+def selective(instance: StageInstance, piece: Piece, t: int, trainer: Trainer, part: str) -> Option | None:
+    """The way to run a piece where all layers recompute a part of them; ``None`` if it has none at degree t."""
     keeps = next(iter(options(instance, piece, t, trainer)), None)
-    if not trainer.selective or keeps is None:
+    if keeps is None:
         return None
-    found = (
-        next((x for x in _said(instance, v, t, trainer) if is_selective(x.id)), kept) if v in piece.counted else kept
+    found = [
+        next((x for x in _said(instance, v, t, trainer) if recomputed_part(x.id) == part), kept)
+        if v in piece.counted
+        else kept
         for v, kept in zip(piece.nodes, keeps.tmpcs, strict=True)
-    )
-    return Option(False, tuple(found))
+    ]
+    is_whole = any(recomputes(x.id) for v, x in zip(piece.nodes, found, strict=True) if v in piece.counted)
+    return None if is_whole else Option(False, tuple(found))
 
 
 def _said(instance: StageInstance, v: int, t: int, trainer: Trainer) -> tuple[Tmpc, ...]:
@@ -371,8 +377,9 @@ def obstacles(instance: StageInstance, plan: StagePlan, trainer: Trainer) -> Ite
             }:
                 yield f"node {node} does not share sequences, and others do; {trainer.name} has one flag for all"
                 return
-    if any(is_selective(x.id) for x in chosen.values()) and trainer.selective:
-        yield from _selective_obstacles(instance, plan, trainer, found, stage_of)
+    part = next(filter(None, (recomputed_part(x.id) for x in chosen.values())), "")
+    if part in trainer.selective:
+        yield from _selective_obstacles(instance, plan, trainer, found, stage_of, part)
     elif not cut:
         yield from _recompute_obstacles(instance, plan, trainer, found, stage_of)
 
@@ -383,14 +390,16 @@ def _chosen(instance: StageInstance, stage: Stage, node: NodeId) -> Tmpc:
 
 
 def _selective_obstacles(
-    instance: StageInstance, plan: StagePlan, trainer: Trainer, found: Sequence[Piece], stage_of: dict[int, int]
-) -> Iterator[str]:
+    instance: StageInstance, plan: StagePlan, trainer: Trainer, found: Sequence[Piece], stage_of: dict[int, int],
+    part: str,
+) -> Iterator[str]:  # fmt: skip
     for piece in found:
         stage = plan.stages[stage_of[piece.nodes[0]]]
-        option = selective(instance, piece, stage.tp_degree, trainer)
+        option = selective(instance, piece, stage.tp_degree, trainer, part)
         if option is None or [x.id for x in option.tmpcs] != [stage.tmpcs[instance.layers[v].id] for v in piece.nodes]:
             node = instance.layers[piece.nodes[0]].id
-            yield f"node {node} does not recompute the attention's core, and others do; {trainer.name} does it in all"
+            what = "the attention's core" if part == CORE else "the MLP alone"
+            yield f"node {node} does not recompute {what}, and others do; {trainer.name} does it in all"
             return
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
+from formulations.stage_partitioning.definition.trainers import CORE, recomputed_part
 from formulations.training_strategy.definition.plan import StrategyPlan
 from instances.problems.stage_partitioning import Layer, Tmpc, of_sequences
 from instances.problems.training_strategy import (
@@ -148,7 +149,8 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
         return found
     level, in_pipeline, c, e, d = by.level, by.in_pipeline, by.context, by.expert, by.replicas // by.groups
     forward = min(x.time for x in found) / c / 3
-    exchanged = _exchange(instance, layer, t, by)
+    ring, tokens = _exchanges(instance, layer, t, by)
+    exchanged = ring + tokens
     per_weight = shared_per_weight(instance, level)
     # Sums of gradients are (d-1)/d of what stands in weight_bytes, of all replicas at the bandwidth of stages.
     of_group, of_stages = bandwidth(instance, by.of_group), bandwidth(instance, by.of_stages)
@@ -168,7 +170,8 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
         summed, sent_sums = own + of_experts, own + of_experts * slower
         static = x.static_bytes - (e - 1) * experts * held_per_weight(instance)
         static += most - per_weight * summed + ((1 + g) * (dense + experts) if in_pipeline else 0.0)
-        again = exchanged if x.time / c / 3 > forward else 0.0
+        part = recomputed_part(x.id)
+        again = ring if part == CORE else exchanged if not part and x.time / c / 3 > forward else 0.0
         time, first = x.time / c + 3 * exchanged + again, forward + exchanged
         if level > 1 and not in_pipeline:
             sent = 2 * sent_sums / of_group
@@ -200,8 +203,11 @@ def _weights(instance: StrategyInstance, layer: Layer, x: Tmpc, t: int, e: int) 
     return x.weight_bytes - experts, experts / e
 
 
-def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> float:
-    """A third of what a layer's devices exchange for a micro-batch: as much again twice in the backward pass.
+def _exchanges(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[float, float]:
+    """A third of what a layer's devices exchange for a micro-batch, for attention and for experts.
+
+    As much again twice in the backward pass; what is computed again exchanges its own once more, which an MLP that is
+    recomputed alone has none of.
 
     Keys and values go around one ring of c devices, and their gradients with them. Tokens go to e devices and come
     back, to those in the machine while to the others, and so do their gradients: of these a third counts in each part.
@@ -210,7 +216,7 @@ def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> f
     c, e, outer, (fewest, most) = by.context, by.expert, instance.flat.bandwidth, by.of_tokens
     ring = (c - 1) / c * own.kv_bytes / t / bandwidth(instance, by.of_ring._replace(fewest=min(1, by.of_ring.fewest)))
     away, near = e - (fewest or e), (most - 1) / (instance.inner_bandwidth or outer)
-    return ring + 4 / 3 * own.token_bytes / (t * c * e) * max(away / outer, near)
+    return ring, 4 / 3 * own.token_bytes / (t * c * e) * max(away / outer, near)
 
 
 def shares_of_sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:

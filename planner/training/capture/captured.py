@@ -19,7 +19,8 @@ class OpCost:
 
     ``flops`` counts a multiplication and an addition as two. ``saved`` is what autograd keeps for the backward pass and
     no earlier op of the graph kept: bytes of storages, by the op that made each (its own name for what is made
-    inside). ``keeps`` has the bytes of all storages that it keeps, by a number of each, whoever kept it before.
+    inside). ``keeps`` has the bytes of all storages that it keeps, by a number of each, whoever kept it before, and
+    ``outputs`` those of its outputs.
     ``moved_bytes`` are read and written, 0 for views. ``output_bytes`` is the size of its outputs as they
     would be sent; ``gradient`` is whether a gradient comes back.
     """
@@ -27,6 +28,7 @@ class OpCost:
     flops: float = 0.0
     saved: Counter[str] = field(default_factory=Counter)
     keeps: dict[int, float] = field(default_factory=dict)
+    outputs: dict[int, float] = field(default_factory=dict)
     moved_bytes: float = 0.0
     output_bytes: float = 0.0
     gradient: bool = False

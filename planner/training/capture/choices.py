@@ -16,6 +16,7 @@ class Choices:
 
     ``degrees``: numbers of devices that share a node (t); empty: powers of two up to the devices of a server.
     ``recompute``, ``sequence_parallel``, ``zero``: offer these configurations too; ``zero`` are levels, of 1, 2 and 3.
+    ``selective``: offer recomputation of the attention's core alone, and of the MLP alone.
     ``efficiency``, ``memory_efficiency``, ``link_efficiency``: shares of the hardware's peak rates.
     ``product_start_s``, ``latency_s``: seconds that a product takes to start, and a step of a collective in a server.
     ``weight_versions``: copies of the weights: 1 where the pipeline is flushed after every batch, 2 with PipeDream-2BW.
@@ -33,6 +34,7 @@ class Choices:
     latency_s: float = 0.0
     weight_versions: int = 1
     found_splits: bool = False
+    selective: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ a forward pass, P bytes of parameters, A bytes of a tensor between devices.
   scatters together are as large as the all-reduces, and backward passes gather the inputs of column products again.
   A norm behind a shared node has its tokens apart, too.
 * Recomputation: one forward pass more; inputs alone are kept for each micro-batch in flight.
+* Selective recomputation: the forward pass of the attention's core, or of the MLP with what its devices exchange, once
+  more; kept are what the part takes, and what others keep of it (`recomputed`).
 * Working set: what the backward pass of a node has for a moment (`working_set`), and what is computed again for it. A
   device needs the largest of its nodes, once. The most that two nodes need is taken from the memory of every device (at
   most a 25th of it), and what a node needs beyond counts as its states: never too little.
@@ -29,17 +31,18 @@ Source: reconstructed from Megatron-LM (columns and rows), Korthikanti et al. (s
 ZeRO (states). Every rate and efficiency is declared; the defaults of the efficiencies are guesses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from instances.generators.hardware import DTYPES, Hardware
-from instances.generators.transformer import RECOMPUTE, SEQUENCE, VANILLA
+from instances.generators.transformer import RECOMPUTE, SELECTIVE, SELECTIVE_MLP, SEQUENCE, VANILLA
 from instances.problems.stage_partitioning import Tmpc
 from instances.rules import NodeId
 from planner.training.capture.captured import Captured, Node, Parameter, edge_bytes
 from planner.training.capture.choices import Choices, Work
 from planner.training.capture.experts import exchanged_by_node
 from planner.training.capture.ops import LOOKUPS
+from planner.training.capture.recomputed import Part, Parts
 from planner.training.capture.sharding import (
     Sharding,
     exchanged_bytes,
@@ -99,6 +102,13 @@ class Configurations:
             if node.role in _LAYERS:
                 self.types |= dict.fromkeys(weight_products(captured, node, routers=False), "fp8")
         self.taken = _first_taken(captured)
+        #: By node, what is computed again alone, by the name of its TMPC.
+        self.parts: dict[int, dict[str, Part]] = {}
+        if choices.selective:
+            of = Parts(captured)
+            for node in captured.nodes:
+                own = {SELECTIVE: of.attention_core(node), SELECTIVE_MLP: of.mlp(node)}
+                self.parts[node.id] = {name: part for name, part in own.items() if part is not None}
         self.working = {node.id: working_bytes(captured, node) for node in captured.nodes}
         #: Bytes of every device's memory that are left for the working set of one node.
         self.reserve = min(self._most_of_two(), hardware.memory_bytes * _RESERVE)
@@ -151,10 +161,14 @@ class Configurations:
     def _at(self, node: Node, t: int, rule: Sharding | None) -> list[Tmpc]:
         spread = self.spread(node) if t > 1 else ({}, {})
         usable = rule if t > 1 and rule is not None and rule.allows(t) else None
-        found = self._kept_or_not(VANILLA, self._share(node, t, usable, False), spread)
+        share = self._share(node, t, usable, False)
+        found = self._kept_or_not(VANILLA, share, spread)
+        found += self._selective(node, t, usable, found[0], share)
         is_apart = usable is None and t > 1 and takes_tokens_apart(self.captured, node, t)
         if self.choices.sequence_parallel and (usable is not None or is_apart):
-            found += self._kept_or_not(SEQUENCE, self._share(node, t, usable, True), ({}, {}))
+            share = self._share(node, t, usable, True)
+            own = self._kept_or_not(SEQUENCE, share, ({}, {}))
+            found += [*own, *self._selective(node, t, usable, own[0], share)]
         if t > 1 and self.work.microbatch % t == 0:
             for level in self.choices.zero:
                 found += self._zero(node, t, level)
@@ -270,6 +284,32 @@ class Configurations:
             + max(0.0, share.working_bytes + share.inside_bytes - self.reserve),
         )
         return [kept, again]
+
+    def _selective(self, node: Node, t: int, rule: Sharding | None, kept: Tmpc, share: Share) -> Iterator[Tmpc]:
+        """A configuration with a part of it computed again, where that leaves less to keep."""
+        costs, is_sequence = self.captured.costs, kept.shares_sequence
+        rest, rule = 1 / t if is_sequence else 1.0, rule or Sharding()
+        for name, part in self.parts.get(node.id, {}).items():
+            made, taken = (
+                sum(size / t if op in rule.split else size * rest for op, size in sizes)
+                for sizes in (part.dropped, part.added)
+            )
+            sums = (sum(costs[op].output_bytes for op in ops if costs[op].gradient) for ops in (part.rows, part.taken))
+            sent = exchanged_bytes(
+                replace(Sharding(), forward_bytes=next(sums), backward_bytes=next(sums)), t, is_sequence
+            )
+            again = sum(self.seconds(op, 1 / t if op in rule.shared else rest) for op in part.ops)
+            again += sent[0] / self.link_rate if rule.shared else 0.0
+            if made > taken:
+                yield replace(
+                    kept,
+                    id=name if kept.id == VANILLA else f"{kept.id}, {name}",
+                    time=kept.time + again,
+                    activation_bytes=kept.activation_bytes - made + taken,
+                    static_bytes=kept.static_bytes
+                    - max(0.0, share.working_bytes - self.reserve)
+                    + max(0.0, share.working_bytes + made - self.reserve),
+                )
 
     def states(self, parameter_bytes: float, trained_bytes: float) -> float:
         """Bytes of weights, gradients and the optimiser's states of parameters, some of them trained."""

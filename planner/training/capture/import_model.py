@@ -208,6 +208,7 @@ def _expect_used(problem: str, choices: Choices) -> None:
     """`UsageError` where configurations are offered of which the problem has none."""
     offered = {
         "--no-recompute": not choices.recompute,
+        "--selective": choices.selective,
         "--sequence-parallel": choices.sequence_parallel,
         "--splits found": choices.found_splits,
         "--zero": choices.zero != (),

@@ -53,7 +53,7 @@ class _Run(torch.fx.Interpreter):
         self.known: set[int] = set()
         self.kept: set[int] = set()
         self.alive: list[Any] = []
-        self.now = ""
+        self.now, self.inside = "", 0
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """Note a tensor that autograd saves, parameters, buffers and inputs apart."""
@@ -68,6 +68,13 @@ class _Run(torch.fx.Interpreter):
             cost.saved[self.maker.get(key, self.now)] += storage.nbytes()
         cost.keeps[key] = storage.nbytes()
         return tensor
+
+    def _keep_inside(self, size: int) -> None:
+        """Note what the op at hand makes inside and saves."""
+        self.inside -= 1
+        cost = self.costs[self.now]
+        cost.saved[self.now] += size
+        cost.keeps[self.inside] = size
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Parameters and buffers without data, the same one for every name of a tied parameter."""
@@ -121,6 +128,8 @@ class _Run(torch.fx.Interpreter):
             written = sum(map(_size, outputs))
             cost.moved_bytes = (written if n.target in LOOKUPS else taken) + written  # of a table the rows alone
         cost.output_bytes = sum(map(_size, outputs))
+        storages = [each.untyped_storage() for each in outputs]
+        cost.outputs = {each._cdata: float(each.nbytes()) for each in storages if each._cdata not in self.known}
         cost.gradient = any(each.requires_grad for each in outputs)
         cost.shapes = tuple(tuple(each.shape) for each in outputs)
         return result
@@ -149,10 +158,10 @@ class _Run(torch.fx.Interpreter):
         if wanted:
             for each in (query, key, value, result):
                 self.keep(each)
-            cost.saved[self.now] += 4 * math.prod(heads) * length  # logarithms of the sums of exponentials, float32
+            self._keep_inside(4 * math.prod(heads) * length)  # logarithms of the sums of exponentials, float32
             mask = self.env.get(n.args[3] if len(n.args) > 3 else n.kwargs.get("attn_mask"))
             if mask is not None and mask.dtype == torch.bool:  # kernels add to products: 0, or minus infinity
-                cost.saved[self.now] += mask.numel() * query.element_size()
+                self._keep_inside(mask.numel() * query.element_size())
             elif mask is not None:
                 self.keep(mask)
         return result

@@ -92,8 +92,9 @@ class Layout:
     ``num_microbatches`` of a batch, of all replicas; ``samples`` of a micro-batch; ``tokens`` of a sample (``None``:
     unknown); the ``schedule``, the order of passes that the plan's time is of; and ``sharding``, what replicas share: 1
     the optimizer's states, 2 gradients as well, 3 weights as well. ``sequences``: tensor-parallel devices share them.
-    ``selective``: all layers recompute the attention's core. Each replica is ``context`` devices for each of its tensor
-    ranks, and of all of these ``expert`` ones share experts. What replicas share they share in each of ``groups``.
+    ``selective``: what all layers recompute alone, by Megatron's name. Each replica is ``context`` devices for each of
+    its tensor ranks, and of all of these ``expert`` ones share experts. What replicas share they do in each of
+    ``groups``.
     ``outermost``: replicas are so on the devices, else stages. ``overlaps``: gradients are summed beside passes.
     ``whole``: stages that recompute keep their inputs alone, and compute all of the rest again at once. ``devices`` are
     those of the ranks, replicas of a stage next to each other; empty: in order.
@@ -108,7 +109,7 @@ class Layout:
     tokens: int | None = field(default=None, compare=False)
     sharding: int = field(default=0, compare=False)
     sequences: bool = field(default=False, compare=False)
-    selective: bool = False
+    selective: str = ""
     context: int = 1
     expert: int = 1
     groups: int = 1

@@ -1,7 +1,7 @@
 """Megatron-LM: ``--pipeline-model-parallel-layout``, with the arguments that belong to it.
 
 Letters E (embedding), t (decoder layer), m (multi-token prediction), L (loss); ``|`` between stages in forward order;
-``x*n`` is n times x. Only the same first n layers of each stage can be recomputed, or the attention's core of all.
+``x*n`` is n times x. Only the same first n layers of each stage can be recomputed, or a part of all.
 
 Source: megatron/core/transformer/pipeline_parallel_layer_layout.py, Megatron core 0.20.0 (d98e8a64dd, 2026-08-22);
 megatron/training/arguments.py for the batch: micro-batches are global / (micro-batch * data) for each replica.
@@ -65,7 +65,7 @@ def write(layout: Layout) -> str:
             f"--recompute-num-layers {recomputed}",
         ]
     if layout.selective:
-        arguments += ["--recompute-granularity selective", "--recompute-modules core_attn"]
+        arguments += ["--recompute-granularity selective", f"--recompute-modules {layout.selective}"]
     head = f"# tensor {layout.tp_degree} x pipeline {layout.pp_degree} x data {layout.dp_degree}"
     lines = [
         head,
@@ -94,7 +94,7 @@ def read(text: str) -> Layout:
     if rest or len(rows) % pp:
         raise ValueError(f"{len(rows)} stages, {pp} ranks and a world of {world.group(1)} do not fit together")
     made = tuple(Stage(_recomputing(row, recomputed), dp, tp) for row in rows)
-    selective = arguments.get("recompute-granularity") == "selective"
+    selective = arguments.get("recompute-modules", "")
     return Layout(
         made, virtual=len(rows) // pp, selective=selective, context=context, expert=expert, groups=groups,
         outermost=_OUTERMOST in text,

@@ -18,9 +18,9 @@ from formulations.stage_partitioning.definition.trainers import (
     Kind,
     Piece,
     is_recomputed,
-    is_selective,
     obstacles,
     pieces,
+    recomputed_part,
     with_sequences,
 )
 from formulations.training_strategy.definition.plan import as_stages
@@ -218,7 +218,14 @@ def _of_stages(
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
     samples, tokens = (_count(flat.options, name) for name in ("microbatch", "seq-len"))
-    shared = by.level, has_sequences, any(map(is_selective, names)), by.context, by.expert, by.groups
+    shared = (
+        by.level,
+        has_sequences,
+        next(filter(None, map(recomputed_part, names)), ""),
+        by.context,
+        by.expert,
+        by.groups,
+    )
     layout = Layout(stages, virtual, flat.num_microbatches, schedule, samples, tokens, *shared)
     layout = replace(layout, dtype=None if "dtype" not in flat.options else str(flat.options["dtype"]))
     return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])

@@ -19,6 +19,7 @@ from formulations.training_strategy.exact import solve
 from formulations.training_strategy.layouts import Layouts, quick_bound
 from formulations.training_strategy.trainer_chain import space_of
 from instances.errors import InstanceError
+from instances.generators.transformer import SELECTIVE, SELECTIVE_MLP
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import INNER, MACHINE, OUTER, Schedule, StrategyInstance, of_chain
 from planner.files.load import family_of
@@ -146,6 +147,58 @@ def test_no_bound_is_above_a_plan_of_the_trainer(name: str, many: int) -> None:
             assert low * (1 - 1e-12) <= least <= min(times) * (1 + 1e-12), (name, seed, degrees)
             seen += 1
     assert seen > 5
+
+
+def with_parts(seed: int) -> StrategyInstance:
+    """The chain with ways that recompute a part of a layer, in most layers."""
+    made, rng = chain(seed), random.Random(f"parts {seed}")
+
+    def more(found: tuple[Tmpc, ...]) -> tuple[Tmpc, ...]:
+        own, x = list(found), found[0]
+        for name in (each for each in (SELECTIVE, SELECTIVE_MLP) if rng.random() < 0.7):
+            time, held = x.time + rng.choice([0, 0.5, 1, 2]), x.activation_bytes * rng.choice([0, 0.25, 0.5])
+            own.insert(rng.randint(0, len(own)), replace(x, id=name, time=time, activation_bytes=held))
+        return tuple(own)
+
+    layers = (replace(each, tmpcs={t: more(own) for t, own in each.tmpcs.items()}) for each in made.flat.layers)
+    return replace(made, flat=replace(made.flat, layers=tuple(layers)))
+
+
+def in_all(part: str, layer: Layer) -> dict[int, tuple[Tmpc, ...]]:
+    """A layer's one way where all recompute a part: that, else one that keeps; at ends what they have."""
+    found = {}
+    for t, own in layer.tmpcs.items():
+        wanted = (part, "keep") if layer.role == "decoder" else ("keep", "recompute")
+        ways = sorted((x for x in own if x.id in wanted), key=lambda x: wanted.index(x.id))
+        found |= {t: tuple(ways[:1])} if ways else {}
+    return found
+
+
+def test_a_part_is_recomputed_in_all_layers_or_in_none(cases: int) -> None:
+    """Brute force: the best without such ways, and all cuts and degrees with one part wherever a layer has it."""
+    better = 0
+    for seed in range(cases) if cases > 8 else SOON:
+        instance, (plain, every) = with_parts(seed), priced(seed)
+        realizable = "realizable(megatron) == 1"
+        asked, shape = requiring(instance, realizable), requiring(plain, realizable)
+        times = [time for time, plan in every if not FAMILY.judge(shape, plan)][:1]
+        kept = [replace(x, tmpcs={t: (replace(own[0], id="keep"),) for t, own in x.tmpcs.items()})
+                for x in plain.flat.layers]  # fmt: skip
+        shape = replace(shape, flat=replace(shape.flat, layers=tuple(kept), memory_bytes=1e12))
+        for part in (SELECTIVE, SELECTIVE_MLP):
+            narrow = (replace(x, tmpcs=in_all(part, x)) for x in instance.flat.layers)
+            for each in plans(replace(instance, flat=replace(instance.flat, layers=tuple(narrow)))):
+                plan = FAMILY.plan_from_json(instance, each)
+                if part in plan.tmpcs.values() and not FAMILY.judge(instance, plan):
+                    is_run = not FAMILY.judge(shape, replace(plan, tmpcs=dict.fromkeys(plan.tmpcs, "keep")))
+                    assert is_run == (not FAMILY.judge(asked, plan)), (seed, plan)
+                    times += [FAMILY.evaluate(instance, plan)] if is_run else []
+        found = run(FAMILY, FAMILY.method("exact"), asked, Limits(), {})
+        assert (found.status is Status.OPTIMAL) == bool(times), seed
+        if times:
+            assert found.objective == pytest.approx(min(times), rel=1e-9), seed
+            better += "selective" in " ".join(found.own_plan.tmpcs.values())
+    assert better
 
 
 @pytest.mark.parametrize(

@@ -156,10 +156,13 @@ def exchanging(rng: random.Random, instance: StrategyInstance) -> StrategyInstan
     exchanged, layers, added = {}, [], 0.0
 
     def with_experts(found: tuple[Tmpc, ...], weight: float) -> tuple[Tmpc, ...]:
+        slower = random.Random(repr(found)).choice(["way 1", "selective recomp", "selective recomp of mlp"])
+        least = min(x.time for x in found)
         return tuple(
-            replace(x, weight_bytes=x.weight_bytes + weight, static_bytes=x.static_bytes + whole * weight)
+            replace(x, id=x.id.replace("way 1", slower if x.time > least else "way 1"),
+                    weight_bytes=x.weight_bytes + weight, static_bytes=x.static_bytes + whole * weight)
             for x in found
-        )
+        )  # fmt: skip
 
     for layer in made.flat.layers:
         if rng.random() < 0.3:
@@ -366,13 +369,16 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
 
     def spent(v, x):
         least = min(y.time for y in tmpcs[v])
-        other = 0.0
+        around, away = 0.0, 0.0
         if v in instance.exchanged:
             own = instance.exchanged[v]
-            other += (c - 1) * own.kv_bytes / (c * t) / rate("ring", 1)
-            other += 4 * tokens * own.token_bytes / (e * t * c) / 3
-        first = least / c / 3 + other
-        second = 2 * (least / c / 3 + other) + (x.time - least) / c + (other if x.time > least else 0.0)
+            around = (c - 1) * own.kv_bytes / (c * t) / rate("ring", 1)
+            away = 4 * tokens * own.token_bytes / (e * t * c) / 3
+        first = least / c / 3 + around + away
+        again = around + away if x.time > least else 0.0
+        if "selective" in x.id:  # attention's keys and values go around again, or nothing does
+            again = 0.0 if "mlp" in x.id else around
+        second = 2 * first + (x.time - least) / c + again
         if level == 2:
             second = max(second, grads * way[v] + around[v])
         if level == 3 and p == 1:

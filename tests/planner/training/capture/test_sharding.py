@@ -141,6 +141,20 @@ def test_recomputation_keeps_inputs_and_takes_a_forward_pass():
     assert again.static_bytes == kept.static_bytes, "what is computed again is left of the device, once"
 
 
+def test_parts_that_are_computed_again_are_shared():
+    """The MLP sums its output once more, or gathers its input and scatters its output: 2 (t-1)/t A each time."""
+    found = tmpcs(capture(*language()), 1, degrees=(1, 4), sequence_parallel=True, selective=True)
+    one, four = found[1], found[4]
+    mlp = one["selective recomp of mlp"].time - one["vanilla"].time
+    for prefix, kept in (("", "vanilla"), ("sequence parallel, ", "sequence parallel")):
+        again = four[f"{prefix}selective recomp of mlp"]
+        assert four[kept].activation_bytes - again.activation_bytes == 2 * 4 * A / 4, "two tensors of four widths"
+        assert again.time - four[kept].time == pytest.approx(mlp / 4 + 2 * 3 / 4 * A / (450e9 * 0.75))
+        assert again.shares_sequence == bool(prefix) and again.weight_bytes == four[kept].weight_bytes
+        core = one["selective recomp"].time - one["vanilla"].time
+        assert four[f"{prefix}selective recomp"].time - four[kept].time == pytest.approx(core / 4)
+
+
 @pytest.mark.parametrize(
     ("level", "states", "exchanges"), [(1, 2 + 2 / 4, 2 / 16), (2, 1 + 3 / 4, 1 + 1 / 16), (3, 4 / 4, 3)]
 )

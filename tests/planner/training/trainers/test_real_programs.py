@@ -132,7 +132,7 @@ def test_arguments_of_megatron(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         assert found.global_batch_size // (found.micro_batch_size * dp) == batch.microbatches
         assert (found.recompute_num_layers or 0) == max(rows)
         assert found.use_distributed_optimizer == (layout.sharding == 1)
-        assert (found.recompute_granularity == "selective") == layout.selective
+        assert (found.recompute_granularity == "selective") == bool(layout.selective)
         assert found.num_distributed_optimizer_instances == layout.groups
         assert found.use_tp_pp_dp_mapping == layout.outermost
         assert (found.sequence_parallel, found.overlap_grad_reduce) == (layout.sequences, layout.overlaps)
@@ -140,7 +140,7 @@ def test_arguments_of_megatron(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         sizes = found.tensor_model_parallel_size, found.transformer_pipeline_model_parallel_size
         assert sizes == (layout.tp_degree, layout.pp_degree)
         assert (found.virtual_pipeline_model_parallel_size or 1) == layout.virtual
-        assert found.recompute_modules == ["core_attn"] or not layout.selective
+        assert found.recompute_modules == [layout.selective] or not layout.selective
         assert found.align_grad_reduce == (not layout.overlaps or layout.virtual == 1)
         assert (found.mtp_num_layers or 0) == sum(layer.role == MTP for layer in layout.layers)
         assert found.expert_tensor_parallel_size == layout.tp_degree

@@ -1,0 +1,124 @@
+"""Parts of layers that are computed again: what PyTorch keeps with a checkpoint around them; needs the extra torch."""
+
+import random
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from instances.generators.hardware import HARDWARE  # noqa: E402
+from instances.generators.transformer import SELECTIVE, SELECTIVE_MLP  # noqa: E402
+from planner.training.capture.choices import Choices, Work  # noqa: E402
+from planner.training.capture.configurations import Configurations  # noqa: E402
+from planner.training.capture.trace import capture  # noqa: E402
+
+CORE, MLP = "core", "mlp"
+
+
+class Layer(nn.Module):
+    """Attention op by op, with heads of keys for several of queries, and an MLP of two or three products."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self.groups, self.repeats, self.width = rng.choice([1, 2]), rng.choice([1, 2, 3]), rng.choice([2, 4])
+        h, f = self.groups * self.repeats * self.width, rng.choice([8, 24])
+        self.is_gated, self.is_wide, self.masks = (rng.random() < 0.5 for _ in range(3))
+        self.act = rng.choice([nn.functional.gelu, nn.functional.relu, nn.functional.silu, torch.tanh])
+        self.norms = nn.ModuleList(nn.LayerNorm(h) for _ in range(2))
+        self.q, self.k, self.v = (nn.Linear(h, n * self.width) for n in (h // self.width, self.groups, self.groups))
+        self.out, self.up, self.gate, self.down = (nn.Linear(a, b) for a, b in ((h, h), (h, f), (h, f), (f, h)))
+        self.again, self.taken = "", []
+
+    def core(self, q: Any, k: Any, v: Any) -> Any:
+        b, _, s, _ = q.shape
+        k, v = (
+            x[:, :, None].expand(b, self.groups, self.repeats, s, self.width).reshape(b, -1, s, self.width)
+            for x in (k, v)
+        )
+        scores = q @ k.transpose(2, 3) / 2
+        if self.masks:
+            scores = scores + torch.ones(s, s, device=q.device).tril().log()
+        return scores.softmax(-1, dtype=torch.float64 if self.is_wide else None).to(q.dtype) @ v
+
+    def mlp(self, x: Any) -> Any:
+        return self.down(self.act(self.gate(x)) * self.up(x) if self.is_gated else self.act(self.up(x)))
+
+    def part(self, name: str, *given: Any) -> Any:
+        of = {CORE: self.core, MLP: self.mlp}[name]
+        if self.again != name:
+            return of(*given)
+        self.taken += given
+        return checkpoint(of, *given, use_reentrant=False)
+
+    def forward(self, x: Any) -> Any:
+        b, s, h = x.shape
+        n = self.norms[0](x)
+        a = self.part(CORE, *(each(n).view(b, s, -1, self.width).transpose(1, 2) for each in (self.q, self.k, self.v)))
+        x = x + self.out(a.transpose(1, 2).reshape(b, s, h))
+        return x + self.part(MLP, self.norms[1](x))
+
+
+class Model(nn.Module):
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        seed = rng.random()
+        self.layers = nn.ModuleList(Layer(random.Random(seed)) for _ in range(2))
+        h = self.layers[0].out.in_features
+        self.first, self.last = nn.Linear(h, h), nn.Linear(h, 3)
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(x)
+
+
+def really_kept(model: Any, x: Any, again: str) -> float:
+    """Bytes of what PyTorch saves in a run with data, outside checkpoints, and of what these take."""
+    own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), x)}
+    kept: dict[int, Any] = {}
+
+    def keep(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage
+        return tensor
+
+    for layer in model.layers:
+        layer.again, layer.taken = again, []
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(x)
+    for each in (each for layer in model.layers for each in layer.taken):
+        keep(each)
+    return float(sum(each.nbytes() for each in kept.values()))
+
+
+def test_what_is_kept_is_what_pytorch_keeps_with_a_checkpoint(cases: int) -> None:
+    """Times as well: the ops of the part once more, whose operations are those of its formula."""
+    for seed in range(cases):
+        rng = random.Random(seed)
+        model, b, s = Model(rng), rng.choice([1, 2]), rng.choice([3, 5, 8])
+        of = model.layers[0]
+        h, f = of.out.in_features, of.up.out_features
+        x = torch.randn(b, s, h)
+        captured = capture(model, (x,))
+        offered = Configurations(captured, HARDWARE["h100"], Work(b, "fp32", 4), Choices(degrees=(1,), selective=True))
+        operations = {CORE: 4 * b * s * s * h, MLP: 2 * b * s * h * f * (3 if of.is_gated else 2)}
+        for name, again in ((SELECTIVE, CORE), (SELECTIVE_MLP, MLP)):
+            parts = [offered.parts[node][name] for node in (1, 2)]
+            change = [sum(size for _, size in part.added) - sum(size for _, size in part.dropped) for part in parts]
+            assert captured.saved_bytes() + sum(change) == really_kept(model, x, again), (seed, again)
+            assert {sum(captured.costs[op].flops for op in part.ops) for part in parts} == {operations[again]}
+            for node, part, less in zip(captured.nodes[1:3], parts, change, strict=True):
+                ways = {each.id: each for each in offered.of(node)[1]}
+                assert (name in ways) == (less < 0)
+                if less < 0:
+                    one, kept = ways[name], ways["vanilla"]
+                    assert (
+                        one.activation_bytes == kept.activation_bytes + less and one.weight_bytes == kept.weight_bytes
+                    )
+                    assert one.time == pytest.approx(kept.time + sum(offered.seconds(op, 1.0) for op in part.ops))
