@@ -84,32 +84,17 @@ def import_command(
         refuse_overwriting(out, model.rpartition(":")[0] or model)
     elif view.json:
         raise UsageError("--json shows the figures of the model; expected --out FILE for the instance as well")
+    choices = Choices(
+        () if tp is None else _degrees("--tp", tp), not no_recompute, sequence_parallel,
+        () if zero is None else _degrees("--zero", zero), efficiency, memory_efficiency,
+        weight_versions=weight_versions, found_splits=splits == "found", selective=selective,
+    )  # fmt: skip
     for size in sizes:
         found = bring_separately(
-            kind,
-            model,
-            time_limit=time_limit,
-            problem=problem,
-            granularity=granularity,
-            hardware=hardware,
-            devices=devices,
-            microbatches=microbatches,
-            batch=batch,
-            microbatch=None if microbatch is None else size,
-            sequence=seq_len,
-            dtype=dtype,
-            choices=Choices(
-                () if tp is None else _degrees("--tp", tp),
-                not no_recompute,
-                sequence_parallel,
-                () if zero is None else _degrees("--zero", zero),
-                efficiency,
-                memory_efficiency,
-                weight_versions=weight_versions,
-                found_splits=splits == "found",
-                selective=selective,
-            ),
-        )
+            kind, model, time_limit=time_limit, problem=problem, granularity=granularity, hardware=hardware,
+            devices=devices, microbatches=microbatches, batch=batch, microbatch=None if microbatch is None else size,
+            sequence=seq_len, dtype=dtype, choices=choices,
+        )  # fmt: skip
         _note(found, view)
         text = as_json(family_of(found.instance).to_json(found.instance))
         if out is None:
@@ -160,16 +145,9 @@ def profile_command(
         raise UsageError.at("--warmup", warmup, "an integer from 0 to 1000")
     refuse_outputs({"--out": out, "--csv": table}, model.rpartition(":")[0])
     found = measure_separately(
-        model,
-        time_limit=time_limit,
-        memory=memory,
-        bandwidth=bandwidth,
-        devices=devices,
-        microbatches=microbatches,
-        granularity=granularity,
-        repeats=repeats,
-        warmup=warmup,
-    )
+        model, time_limit=time_limit, memory=memory, bandwidth=bandwidth, devices=devices, microbatches=microbatches,
+        granularity=granularity, repeats=repeats, warmup=warmup,
+    )  # fmt: skip
     _note(found, view)
     if out is not None:
         write_atomically(Path(out), as_json(family_of(found.instance).to_json(found.instance)) + "\n")

@@ -20,6 +20,7 @@ from formulations.training_strategy.definition.sharing import of_shared, shared_
 from formulations.training_strategy.models import cpsat, milp
 from formulations.training_strategy.models.layout_data import layouts_of, priced_degrees
 from instances.errors import InstanceError
+from instances.generators.transformer import RECOMPUTE, SELECTIVE, SELECTIVE_MLP
 from instances.problems.stage_edits import change_tmpcs
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Exchanged, Schedule, StrategyInstance, check, of_chain
@@ -382,6 +383,20 @@ def test_exchanges_by_hand(given: StrategyPlan, inner: Any, peak: float, time: f
     plain = replace(given, sharding=0, cp_degree=1, ep_degree=1)
     own = of_shared(instance, shared_in(instance, given))
     assert peak_memory(own, plain) == peak_memory(instance, given)
+
+
+@pytest.mark.parametrize(("name", "ring", "tokens"), [(RECOMPUTE, 6, 2), (SELECTIVE, 6, 0), (SELECTIVE_MLP, 0, 0)])
+def test_what_is_computed_again_exchanges_its_own_again(name: str, ring: float, tokens: float) -> None:
+    """Four layers with a second more each, half of it where two devices share tokens; keys and values take 6 s."""
+    made = exchange()
+    ways = ((each, each.tmpcs[1][0]) for each in made.flat.layers)
+    layers = tuple(replace(each, tmpcs={1: (x, replace(x, id=name, time=x.time + 1))}) for each, x in ways)
+    instance = replace(made, flat=replace(made.flat, layers=layers))
+    again = dict.fromkeys(range(4), name)
+    given = replace(plan(1, 1, 0), cp_degree=2, tmpcs=again)
+    assert evaluate(instance, given) == pytest.approx(8 * (6 + 4 * (0.5 + 3 * 6 + ring)) + 32)
+    given = replace(plan(1, 2, 0), ep_degree=2, tmpcs=again)
+    assert evaluate(instance, given) == pytest.approx(4 * (12 + 4 * (1 + 3 * 2 + tokens)) + 16)
 
 
 def test_machines_have_what_is_counted_device_by_device(cases: int) -> None:

@@ -369,15 +369,15 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
 
     def spent(v, x):
         least = min(y.time for y in tmpcs[v])
-        around, away = 0.0, 0.0
+        ring, away = 0.0, 0.0
         if v in instance.exchanged:
             own = instance.exchanged[v]
-            around = (c - 1) * own.kv_bytes / (c * t) / rate("ring", 1)
+            ring = (c - 1) * own.kv_bytes / (c * t) / rate("ring", 1)
             away = 4 * tokens * own.token_bytes / (e * t * c) / 3
-        first = least / c / 3 + around + away
-        again = around + away if x.time > least else 0.0
+        first = least / c / 3 + ring + away
+        again = ring + away if x.time > least else 0.0
         if "selective" in x.id:  # attention's keys and values go around again, or nothing does
-            again = 0.0 if "mlp" in x.id else around
+            again = 0.0 if "mlp" in x.id else ring
         second = 2 * first + (x.time - least) / c + again
         if level == 2:
             second = max(second, grads * way[v] + around[v])

@@ -10,6 +10,7 @@ import pytest
 
 import planner
 from instances.generators.hardware import DTYPES, HARDWARE
+from instances.generators.transformer import RECOMPUTE, SELECTIVE, SELECTIVE_MLP, VANILLA
 from instances.problems.training_strategy import INNER, MACHINE, OUTER, Exchanged
 from planner.cli.app import main
 
@@ -240,6 +241,7 @@ def test_without_a_file_the_instance_is_printed(source: str, capsys: pytest.Capt
         (":make", ("--json",), "expected --out FILE"),
         (":make", ("--problem", "stage_graph", "--tp", "2", "--zero", "1"), "--zero chooses configurations; expected"),
         (":make", ("--problem", "stage_graph", "--sequence-parallel"), "only nodes of stage_partitioning"),
+        (":make", ("--problem", "stage_graph", "--selective"), "--selective chooses configurations"),
         (":make", ("--problem", "operator_partitioning", "--tp", "2"), "--tp chooses configurations; expected none"),
         (":make", ("--tp", "1", "--sequence-parallel"), "expected a degree above 1: --tp has 1"),
         (":make", ("--devices", "1", "--splits", "found"), "--splits found is for nodes that devices share"),
@@ -326,8 +328,14 @@ def test_what_shared_tokens_and_experts_exchange(tmp_path: Path, capsys: pytest.
     code, _, error = run(capsys, "hf", source, *options, "--ep", "2")
     assert code == 2 and "--for" in error
     dense = configured(tmp_path)
-    code, _, error = run(capsys, "hf", dense, *options, "--for", "megatron", "--ep", "2")
+    code, _, error = run(capsys, "hf", dense, *options, "--selective", "--for", "megatron", "--ep", "2")
     assert code == 2 and "no experts" in error
+    own = {x.id for x in planner.load(out).layers[1].tmpcs[1]}
+    assert own == {VANILLA, RECOMPUTE, SELECTIVE, SELECTIVE_MLP}
+    plan = planner.solve(planner.load(out, realizable="megatron", objective="iteration")).plan
+    plan["tmpcs"] |= {"1": SELECTIVE_MLP, "2": SELECTIVE_MLP}
+    script = planner.export(planner.load(out, problem="training_strategy", linearize="id"), plan, "megatron").text
+    assert "--recompute-granularity selective" in script and "--recompute-modules mlp" in script
 
 
 @needs_transformers
