@@ -155,7 +155,7 @@ METHODS = {f"{family.name}-{method.name}": (family, method) for family in FAMILI
 ANY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 ANY_METHOD = pytest.mark.parametrize(("family", "method"), METHODS.values(), ids=METHODS)
 #: By default of each family the first, fourth, ...
-A_THIRD_OF_THE_METHODS = thinned(("family", "method"), METHODS.values(), of=lambda family, _: family.name, ids=METHODS)
+SOME_METHODS = thinned(("family", "method"), METHODS.values(), of=lambda family, _: family.name, ids=METHODS)
 
 
 def given(method: Method[Any, Any], instance: Any) -> Any:
@@ -174,7 +174,7 @@ def proved_optimum(family_name: str, number: int, method_name: str = "") -> floa
     return result.objective
 
 
-@A_THIRD_OF_THE_METHODS
+@SOME_METHODS
 def test_results_are_verified_and_bracket_the_optimum(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     supported = 0
     for number, example in enumerate(EXAMPLES[family.name]):
@@ -205,7 +205,7 @@ def _round_trip(family: Family[Any, Any], instance: Any, result: planner.Result)
     assert family.plan_to_json(instance, plan) == shown["plan"]
 
 
-@A_THIRD_OF_THE_METHODS
+@SOME_METHODS
 def test_starved_instances_are_proved_infeasible(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     if family.name in NEVER_STARVED:
         pytest.skip("every instance is feasible")
@@ -235,7 +235,7 @@ def test_a_method_that_is_stopped_before_it_starts_says_so(family: Family[Any, A
         assert answer.infeasible or not family.judge(instance, answer.plan)
 
 
-@A_THIRD_OF_THE_METHODS
+@SOME_METHODS
 def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     instance = _large(family, method)
     method.load()

@@ -198,6 +198,6 @@ def test_examples_load(name: str, tmp_path: Path) -> None:
     assert loaded(path) is not None
 
 
-@thinned("name", FILES, 2)
+@thinned("name", FILES)
 def test_mutated_files_load_or_are_refused_in_one_line(name: str, tmp_path: Path, many: int) -> None:
     examine_file(name, tmp_path, many or 40, many or 1)

@@ -134,8 +134,11 @@ main()
 """
 
 
-@pytest.mark.parametrize(("number", "code", "given"), SIGNALS)
-@pytest.mark.parametrize("module", ["planner.process.signals", "planner.process.streams", "planner.cli.app"])
+@thinned(
+    ("module", "number", "code", "given"),
+    [(module, *each) for module in ("planner.process.signals", "planner.process.streams", "planner.cli.app")
+     for each in SIGNALS],
+)  # fmt: skip
 def test_a_signal_while_the_first_modules_are_imported(module: str, number: int, code: int, given: list[str]) -> None:
     script = _WHILE_IMPORTING.format(module=module, number=number)
     command = [sys.executable, "-c", script, "list", *given]

@@ -62,8 +62,8 @@ HERE = ("--problem", "bin_split.py:PROBLEM")
         (("validate", "five.json", *HERE, "--out", "a", "--methods", "cpsat"), "1 instance of bin_split"),
         (("validate", "five.json", *HERE, "--out", "b", "--jobs", "2"), "of bin_split"),
         (("bench", "five.json", *HERE, "--repeats", "1", "--methods", "largest-first,cpsat"), "11.1 %"),
-        (("mine", "largest-first", *HERE, "--out", "worst.json", "--time-limit", "1"), "largest-first against cpsat"),
         (("report", "five.json", *HERE, "--out", "page.html", "--methods", "cpsat"), "page.html"),
+        (("mine", "largest-first", *HERE, "--out", "worst.json", "--time-limit", "1"), "largest-first against cpsat"),
     ],
 )
 def test_every_command_takes_it(

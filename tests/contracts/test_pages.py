@@ -25,7 +25,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "notebooks/README.md", *DOCS.glob("*.md"
 ROOMS = sorted((ROOT / "formulations").glob("*/README.md"))
 
 each = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-each_and_the_readme = thinned("page", [ROOT / "README.md", *PAGES], 2, ids=lambda path: path.stem)
+each_and_the_readme = thinned("page", [ROOT / "README.md", *PAGES], ids=lambda path: path.stem)
 
 
 def extension(name: str) -> ModuleType:

@@ -213,7 +213,7 @@ def cases(name: str, count: int) -> list[Any]:
     return found[:count]
 
 
-@thinned("name", NAMES, 2)
+@thinned("name", NAMES)
 def test_extreme_numbers_are_solved(name: str, many: int) -> None:
     """Every method answers or refuses in a line."""
     count = min(many, 100) or 2

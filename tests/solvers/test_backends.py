@@ -136,7 +136,7 @@ def test_an_exception_of_a_listener_ends_the_run(solver: Bench) -> None:
         raise LookupError("stop here")
 
     started = time.perf_counter()
-    limits = Limits(time_s=2 if solver.reports_late else 15)
+    limits = Limits(time_s=0.7 if solver.reports_late else 15)
     with pytest.raises(LookupError, match="stop here"):
         solver.run(market_split(6, 50, slack=True), limits, on_solution=fail)
     assert time.perf_counter() - started < allowed_s(5)

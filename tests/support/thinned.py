@@ -10,7 +10,7 @@ import pytest
 def thinned(
     argnames: str | tuple[str, ...],
     cases: Iterable[Any],
-    every: int = 3,
+    every: int = 4,
     *,
     of: Callable[..., Hashable] = lambda *_: None,
     ids: Any = None,

@@ -74,7 +74,7 @@ def complete(orders: tuple[Order, ...], schedule: Schedule, p: int, m: int, V: i
 def test_every_action_is_there_once_and_none_waits_for_ever(name: str) -> None:
     schedule, rng, taken = SCHEDULES[name], random.Random(7), 0
     for p in range(1, 7):
-        for m in range(1, 25):
+        for m in (*range(1, 13), 16, 20, 24):
             for V in (1, 2, 3):
                 if schedule.refusal(p, m, V) is None:
                     orders = schedule.orders(p, m, V)

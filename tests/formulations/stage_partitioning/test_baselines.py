@@ -190,7 +190,7 @@ METHOD = {"equi": "equi", "equinotp": "equi-no-tp", "equinnotp": "equi-no-tp"}
 
 @pytest.mark.paper
 @pytest.mark.parametrize("most", [8, pytest.param(512, marks=pytest.mark.slow)])
-@thinned("mode", [*RESTRICTED, *METHOD], 2)
+@thinned("mode", [*RESTRICTED, *METHOD])
 def test_released_baselines(published: Path, mode: str, most: int) -> None:
     """Every setting up to so many devices that the released program was run with."""
     rows = [json.loads(line) for line in (published / "piper" / "released_results.jsonl").read_text().splitlines()]

@@ -276,7 +276,7 @@ def printed(value: float) -> float:
 
 
 @pytest.mark.paper
-@thinned(("name", "devices", "memory", "microbatches", "optimum"), OPTIMA, 2)
+@thinned(("name", "devices", "memory", "microbatches", "optimum"), OPTIMA)
 def test_optimum(
     published: Path, name: str, devices: int, memory: str, microbatches: int | None, optimum: float
 ) -> None:

@@ -79,7 +79,7 @@ SHARE = {
 FEW = {"stage_graph": (1, 5, 6), "flushed_partitioning": (0, 6, 7)}
 
 
-@thinned("name", SHARE, 2)
+@thinned("name", SHARE)
 def test_the_best_plans_are_those_of_brute_force(name: str, many: int) -> None:
     several, tried = 0, range(many // SHARE[name]) or FEW.get(name) or range(40 // SHARE[name])
     for number in tried:
@@ -222,7 +222,7 @@ def test_fronts_are_those_of_brute_force(axes: tuple[str, ...], cases: int) -> N
     assert compared("stage_partitioning", axes, cases // 2) >= cases / 10
 
 
-@thinned("name", OTHERS, 2)
+@thinned("name", OTHERS)
 def test_time_and_memory_of_other_problems(name: str, cases: int) -> None:
     assert compared(name, ("time", "memory"), cases // 2) >= cases // 40
 

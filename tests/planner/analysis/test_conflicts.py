@@ -143,7 +143,7 @@ def test_stages_by_hand() -> None:
     assert {each.change: each.amount for each in one.repairs} == {"stages": 6, "requirement": 1}
 
 
-@thinned("name", HAS_PLAN, 2)
+@thinned("name", HAS_PLAN)
 def test_a_conflict_has_no_plan_and_one_without_any_of_its_members(name: str, many: int) -> None:
     seen: Counter[str] = Counter()
     for number, instance in examined(name, many):
@@ -187,7 +187,7 @@ def _repaired(name: str, number: int, instance: Any, found: Any, seen: Counter[s
             assert instance.requirements or not HAS_PLAN[name](change.changed(most), NOTHING), (number, change.name)
 
 
-@thinned("name", [*HAS_PLAN][::-1], 2)
+@thinned("name", [*HAS_PLAN][::-1])
 def test_gains_are_differences_of_optima(name: str, cases: int) -> None:
     tried = gained = later = 0
     for number in range(count(name, cases)):

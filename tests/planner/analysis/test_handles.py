@@ -58,7 +58,7 @@ def agrees(model: OpenModel, plans: list[Any], instance: Any, where: int) -> Non
         assert found["objective"] == pytest.approx(best, rel=2e-6), where
 
 
-@thinned("method", METHODS[::-1], 2)
+@thinned("method", METHODS[::-1], 3)
 def test_the_time_of_a_stage_by_its_number(method: str, many: int) -> None:
     """At most some stage's time of some plan, or a little less: in the instance's unit, and minimised."""
     tried = 0
@@ -120,7 +120,7 @@ def test_what_stage_holds_a_node(name: str, method: str, many: int) -> None:
     assert tried > 1
 
 
-@thinned("method", METHODS, 2)
+@thinned("method", METHODS, 3)
 def test_variables_by_their_keys(method: str) -> None:
     """A sum of all with the keys is what the vocabulary has; the only one with all keys is that one."""
     instance = planner.load("chain8", memory="60MB", devices=4, first=5)
@@ -160,7 +160,7 @@ def test_variables_by_their_keys(method: str) -> None:
             call()
 
 
-@thinned("method", METHODS, 2)
+@thinned("method", METHODS, 3)
 def test_what_is_refused_of_times(method: str) -> None:
     """In one sentence, whichever side they stand on: a row with a time on its larger side would hold nothing."""
     model = planner.model(planner.load("chain8", memory="60MB", devices=4, first=5), method, complete=True)

@@ -27,7 +27,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@thinned("name", KINDS, 2)
+@thinned("name", KINDS)
 def test_the_least_amount_is_that_of_brute_force(name: str, cases: int) -> None:
     """With bounds on each of the others that some plan just keeps, or that none keeps."""
     names, part = KINDS[name]
@@ -64,7 +64,7 @@ def test_the_least_amount_is_that_of_brute_force(name: str, cases: int) -> None:
     assert feasible > 2 * infeasible / 3 and feasible and (infeasible or name == "layer_assignment")
 
 
-@thinned("name", [name for name in KINDS if name != "layer_assignment"][::-1], 2)
+@thinned("name", [name for name in KINDS if name != "layer_assignment"][::-1])
 def test_a_limited_instance_has_the_plans_that_take_no_more(name: str) -> None:
     """Of each amount the plans that take as much, one less, or some more of it (of parameters: test_alternatives)."""
     compared = 0

@@ -228,7 +228,7 @@ def test_a_factor_of_what_is_declared_makes_no_less_and_no_more() -> None:
     assert wrong > 200
 
 
-@thinned("name", ["stage_partitioning", *NAMES], 2)
+@thinned("name", ["stage_partitioning", *NAMES], 3)
 def test_a_plan_is_optimal_inside_its_intervals_and_not_outside(name: str, cases: int) -> None:
     seen: Counter[str] = Counter()
     for number in range(max(3, cases // 8)):

@@ -158,7 +158,7 @@ VALUES = {
 }
 
 
-@thinned(("command", "words"), {**WORDS, **NAMES, **VALUES}.items(), 2)
+@thinned(("command", "words"), {**WORDS, **NAMES, **VALUES}.items())
 def test_one_line(run: Run, problem: Problem, command: str, words: str) -> None:
     file = problem()
     before = Path(file).read_bytes()

@@ -33,11 +33,7 @@ def rows_of(name: str, **options: str) -> Sequence[Row]:
 
 #: The others have a test of their own.
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in ("graphpipe-fig-6", "graphpipe-a3") else pytest.mark.slow)
-        for name in SMALL
-    ],
+    "name", [pytest.param(name, marks=() if name == "graphpipe-a3" else pytest.mark.slow) for name in SMALL]
 )
 def test_bottleneck_and_iteration_stand_side_by_side(name: str) -> None:
     rows = rows_of(name)

@@ -78,7 +78,7 @@ def _rows(problem: str, inside: Inside, wanted: int = 5) -> list[InnerRow]:
     return found
 
 
-@thinned(("problem", "inside"), ROWS, 2, ids=[f"{p}-{i.method}-{i.problem}" for p, i in ROWS])
+@thinned(("problem", "inside"), ROWS, 3, ids=[f"{p}-{i.method}-{i.problem}" for p, i in ROWS])
 def test_rows_stand_on_their_own(problem: str, inside: Inside, tmp_path: Path) -> None:
     found = _rows(problem, inside)
     assert found
