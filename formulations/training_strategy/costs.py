@@ -210,6 +210,11 @@ class Chain:
         """Time of all layers without transfers and recomputation."""
         return float(self.time.sum())
 
+    def busiest(self, p: int) -> float:
+        """A micro-batch takes no less on the busiest of p devices: one has j/p, rounded up, of the j slowest layers."""
+        j, slowest = np.arange(1, len(self.time) + 1), np.cumsum([0.0, *np.sort(self.time)[::-1]])
+        return float((slowest[j] - slowest[j + -j // p]).max())
+
     def kind(self, v: int) -> tuple[object, ...]:
         """What equal layers have in common: times, weights, ways to be run."""
         own = None if self.weight_times is None else float(self.weight_times[v])

@@ -74,14 +74,8 @@ class DeviceProgram:
             rows += [([each, ended], [1.0, -1.0], 0.0, np.inf) for each in later]
         gradients = degrees.share * runs.of(chain.gradients) / unit
         for chunks in degrees.held:
-            rows.append(
-                (
-                    [self.behind, *self.layers[list(chunks)].ravel()],
-                    [1.0, *np.tile(-gradients, len(chunks))],
-                    0.0,
-                    np.inf,
-                )
-            )
+            places = [self.behind, *self.layers[list(chunks)].ravel()]
+            rows.append((places, [1.0, *np.tile(-gradients, len(chunks))], 0.0, np.inf))
         self.rows = Rows(costs, rows, limits, watch)
 
     def _times(self) -> None:

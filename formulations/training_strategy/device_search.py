@@ -5,9 +5,12 @@ With fixed orders an iteration is the longest path of one graph, and each path a
 the longest path of that mixture is the next one. A way whose reduced cost lifts the bound above the time that is aimed
 at is in no layout below that time, and is left out.
 
-That time is the best plan's less one part in a hundred, and then the best plan's: a time just below it leaves few ways.
+The first times are halfway between the bound and what is not refuted yet: where all ways together, of which few are
+left then, take as long, that is the next bound. Then it is the best plan's less one part in a hundred, and at last the
+best plan's.
 
-Source: cutting planes (Kelley 1960), also halfway to the best point (Ben-Ameur and Neto 2007); this use: this project.
+Source: cutting planes (Kelley 1960), also halfway to the best point (Ben-Ameur and Neto 2007); times that are refuted
+(destructive bounds: Klein and Scholl 1999); this use: this project.
 """
 
 import heapq
@@ -24,7 +27,7 @@ from formulations.training_strategy.fixed_orders import Path
 from formulations.training_strategy.layouts import NOISE, Search, places
 from solvers.outcome import Limits
 
-#: The first time that is aimed at, as a part of the best plan's, or without a plan as a multiple of the bound.
+#: What is aimed at once bounds are near, as a part of the best plan's time; without a plan a multiple of the bound.
 _NEAR, _BEYOND = 0.991, 1.5
 #: A bound so near to the time that is aimed at counts as that: proofs need 1e-6.
 _CLOSE = 2e-7
@@ -58,6 +61,8 @@ class DeviceSearch:
         self._runs, self._paths, self._serial = Runs(given.layouts.chain), dict.fromkeys(given.device_paths), count()
         self._open: list[_Node] = []
         self._root: Left | None = None
+        #: The least time at which all ways together were not refuted.
+        self._open_at = math.inf
         #: Else the search that was given goes on, with the bound of this one.
         self.is_small = self._aim()
 
@@ -81,6 +86,10 @@ class DeviceSearch:
         time, longest = self.best.time, self._longest
         self._part_of_best = _NEAR if self.bound < time * _NEAR * (1 - 2 * _CLOSE) else 1.0
         self._aimed = min(self.bound * _BEYOND, longest) if math.isinf(time) else time * self._part_of_best
+        most = min(self._open_at, time)
+        self._refutes = self.bound < most * _NEAR < math.inf
+        if self._refutes:
+            self._aimed = (self.bound + most) / 2
         if math.isinf(time) and self.bound >= longest * (1 - 2 * _CLOSE):
             self.bound = math.inf
             return True
@@ -116,6 +125,10 @@ class DeviceSearch:
         if self._root is not None:
             self._push(self._solve(self._root, self.bound))
             self._root = None
+            if self._open and self._refutes:
+                self.bound, self._open_at = max(self.bound, self._open[0].bound), self._aimed
+                self.is_small = self._aim()
+                return
         while not self.best.watch.stopped() and (node is not None or (self._open and nodes < _TURN)):
             node = heapq.heappop(self._open) if node is None else node
             nodes += 1
@@ -223,11 +236,8 @@ class DeviceSearch:
         counts, again, option = np.zeros((S, len(runs.sizes)), int), [0.0] * S, [0] * S
         for way, own in zip(chosen.tolist(), degrees.held, strict=True):
             for k, g in enumerate(own):
-                counts[g], again[g], option[g] = (
-                    ways.counts[way, k],
-                    float(ways.again[way, k]),
-                    int(ways.option[way, k]),
-                )
+                counts[g], again[g] = ways.counts[way, k], float(ways.again[way, k])
+                option[g] = int(ways.option[way, k])
         ends = counts.sum(axis=1).cumsum().tolist()
         if ends[-1] != L or (runs.before[ends] != counts.cumsum(axis=0)).any():
             return False

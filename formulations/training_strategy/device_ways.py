@@ -105,7 +105,8 @@ def device_ways(layouts: Layouts, runs: Runs, most: float) -> Ways | None:
     are_left = [own >= L - sum(most_layers) + highest for own, highest in zip(layers, most_layers, strict=True)]
     if sum(own.sum() for own in are_left) > most_ways:
         return None
-    found, number = [_none(degrees.V, len(runs.sizes))], 0
+    V, R = degrees.V, len(runs.sizes)
+    found, number = [Ways(np.zeros(0, int), np.zeros((0, V, R), int), np.zeros((0, V)), np.zeros((0, V), int))], 0
     for device, stages in enumerate(degrees.held):
         chunks, rows = [mixtures[g] for g in stages], moments(degrees)[device]
         for index in held[device][are_left[device]].tolist():
@@ -122,10 +123,6 @@ def device_ways(layouts: Layouts, runs: Runs, most: float) -> Ways | None:
             if number > most_ways:
                 return None
     return Ways(*(np.concatenate(each) for each in zip(*found, strict=True)))
-
-
-def _none(V: int, R: int) -> Ways:
-    return Ways(np.zeros(0, int), np.zeros((0, V, R), int), np.zeros((0, V)), np.zeros((0, V), int))
 
 
 def _within(amounts: Sequence[Table], rooms: Table) -> tuple[Numbers, Table] | None:

@@ -23,7 +23,7 @@ from itertools import count
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.training_strategy.costs import NO_PLAN, Chain, TooManyWaysError
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import evaluate
+from formulations.training_strategy.definition.problem import chunk_counts, evaluate
 from formulations.training_strategy.definition.sharing import Shared, of_shared, shared_in
 from formulations.training_strategy.degrees import Degrees, all_degrees
 from formulations.training_strategy.device_search import DeviceSearch
@@ -79,7 +79,8 @@ def _search(
     if fault is not None:
         return infeasible_by_counting(fault)
     best, serial = Best(watch), count()
-    if instance.virtual_stages > 1 and chains.space is None and besides is None:
+    several = any(V > 1 for kind in instance.schedules for V in chunk_counts(kind, instance.virtual_stages))
+    if several and chains.space is None and besides is None:
         # Bounds of several chunks on a device are so far from their plans that a search for these needs a better one.
         time_s = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
         for split in (even, torchtitan):

@@ -53,12 +53,12 @@ def _evenly(
     chains: Chains = {}
     simulated, best = 0, math.inf
     plan: StrategyPlan | None = None
-    for degrees in all_degrees(instance):
-        if watch.stopped():
+    every = [(degrees, chain_of(chains, instance, degrees)) for degrees in all_degrees(instance)]
+    for degrees, chain in sorted(every, key=lambda each: quick_bound(each[1], each[0])):
+        if quick_bound(chain, degrees) >= best or watch.stopped():
             break
-        chain = chain_of(chains, instance, degrees)
         cut = split(instance, degrees)
-        if cut is None or quick_bound(chain, degrees) >= best:
+        if cut is None:
             continue
         ends, blocks = cut
         chunks = list(pairwise((0, *ends)))
@@ -132,12 +132,9 @@ def _recomputing_first(
     for number in numbers:
         found = ways(number)
         if all(chain.fits(own, row) for own, row in zip(found, rows, strict=True)):
+            again = [tuple(math.fsum(way.again for way in chunk) for chunk in own) for own in found]
             return [
-                Choice(
-                    tuple(math.fsum(way.again for way in chunk) for chunk in own),
-                    tuple(way.id for chunk in own for way in chunk),
-                )
-                for own in found
+                Choice(a, tuple(way.id for chunk in own for way in chunk)) for a, own in zip(again, found, strict=True)
             ]
     return None
 

@@ -24,8 +24,8 @@ from solvers.outcome import Watch
 
 #: Sums of a bound and of a simulation are added up in different orders: what differs by less is equal.
 NOISE = 1e-12
-#: Steps of a search before its turn is over.
-_TURN = 200
+#: Steps of a search before its turn is over, and simulations of a layout, of which the next turn has twice as many.
+_TURN, _MOST_SIMULATED = 200, 100
 #: Kinds of passes, in the order of `Path`.
 _PASSES = "FBW"
 #: More paths would cost more than they cut off; so many at most are kept.
@@ -37,9 +37,9 @@ _MOST_OPEN = 300_000
 def quick_bound(chain: Chain, degrees: Degrees) -> float:
     """A lower bound on the time of all layouts, in no time: that of layers which could be cut anywhere.
 
-    A device's work, and one micro-batch's way through all of them. Where one chunk is on each device and the backward
-    pass is whole, stage i takes at least the stages before it once and its own passes m times (bound 1); the least
-    maximum of that gives each stage 1 - 1/m of the one before.
+    A device's work, of whole layers on the busiest one, and one micro-batch's way through all of them. Where one chunk
+    is on each device and the backward pass is whole, stage i takes at least the stages before it once and its own
+    passes m times (bound 1); the least maximum of that gives each stage 1 - 1/m of the one before.
     """
     _, V, p, _, _, m, *_ = degrees
     T = chain.total
@@ -47,7 +47,7 @@ def quick_bound(chain: Chain, degrees: Degrees) -> float:
     whole = T
     if is_split:
         whole = T * 2 / 3 if chain.weight_times is None else T - float(chain.weight_times.sum())
-    found = max(m * T / p, m * float(chain.time.max()), whole)
+    found = max(m * T / p, m * chain.busiest(p), whole)
     if V == 1 and not is_split and m > 1:
         found = max(found, T / -math.expm1(p * math.log1p(-1 / m)))
     largest_layer = float(np.diagonal(chain.gradients, 1).max())
@@ -265,6 +265,8 @@ class Search:
         #: The least bound of beginnings that were given up, as there were too many.
         self.given_up = math.inf
         self.turns = 0
+        #: Simulations of a layout in a turn, and what is left of them; below 0 its ways were too many.
+        self._most = self._left = _MOST_SIMULATED
         if degrees.V > 1:
             paths = self.device_paths
             for path in paths:
@@ -330,6 +332,9 @@ class Search:
             if self.is_done or self.best.watch.stopped():
                 break
             self._step()
+            if self._left < 0:
+                self._most *= 2
+                break
 
     def begin(self) -> None:
         """Simulate a layout whose largest bound of a chunk is least."""
@@ -346,6 +351,8 @@ class Search:
             if len(ends) == self.layouts.degrees.num_chunks:
                 if self._taken(ends).max(initial=0.0) + gradients < self.best.time * (1 - NOISE):
                     self._simulate(ends)
+                    if self._left < 0:  # not all of its ways: again in another turn
+                        heapq.heappush(self._open, (low, -len(ends), next(self._serial), ends, lower, gradients))
             else:
                 self._branch(ends, low, lower, gradients)
         if len(self._open) > _MOST_OPEN:
@@ -393,12 +400,14 @@ class Search:
             rows = moments(degrees)
             ways = [chain.choices([chunks[g] for g in own], row) for own, row in zip(degrees.held, rows, strict=True)]
         sums = layouts.gradients[places(ends)].tolist()
+        self._left = self._most
         if all(ways):
             self._choose(ends, ways, max(math.fsum(sums[g] for g in own) for own in degrees.held))
 
     def _choose(self, ends: tuple[int, ...], ways: list[list[Choice]], gradients: float) -> None:
         """Branch over the devices with several ways; the least of each chunk bounds them, as no pass is shorter."""
-        if self.best.watch.stopped():
+        self._left -= 1
+        if self._left < 0 or self.best.watch.stopped():
             return
         layouts, degrees = self.layouts, self.layouts.degrees
         least = [tuple(map(min, zip(*(way.again for way in own), strict=True))) for own in ways]

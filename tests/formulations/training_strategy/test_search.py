@@ -19,7 +19,7 @@ from thinned import thinned
 import planner
 from formulations.simulation.iteration import simulate
 from formulations.simulation.orders import SCHEDULES
-from formulations.training_strategy import FAMILY, costs, device_ways, exact, heuristics, layouts
+from formulations.training_strategy import FAMILY, costs, device_search, device_ways, exact, heuristics, layouts
 from formulations.training_strategy.costs import Chain, plan_of
 from formulations.training_strategy.definition.problem import chunk_counts, chunk_times, evaluate, violations
 from formulations.training_strategy.degrees import Degrees, all_degrees
@@ -157,6 +157,12 @@ def test_no_bound_is_above_a_plan(cases: int, monkeypatch: pytest.MonkeyPatch) -
     assert seen == set(Schedule)
 
 
+def test_the_busiest_device_holds_whole_layers() -> None:
+    """Of five layers of 3 s one of two devices has three, and of 4, 3, 3 and 1 s two of at least 3 s."""
+    for times, p, least in (([3.0] * 5, 2, 9.0), ([1.0, 3.0, 10.0, 3.0], 3, 10.0), ([3.0, 1.0, 4.0, 3.0], 2, 6.0)):
+        assert Chain(chain_of([[(time, 0.0, 0.0)] for time in times], 1, 1.0, 1, (F1B,), 1), 1).busiest(p) == least
+
+
 def test_bounds_of_equal_stages_are_met() -> None:
     """Those of 1F1B and GPipe, and of the last device under ZB-H1 and ZB-H2: no search is needed there."""
     for schedule in (F1B, GPIPE, ZB, ZB_H2):
@@ -264,18 +270,6 @@ def test_layouts_that_are_given_up_leave_no_proof(monkeypatch: pytest.MonkeyPatc
     assert given_up
 
 
-def test_a_mean_of_paths_bounds_interleaved_layouts() -> None:
-    instance = equal_layers(12, schedules=(INTERLEAVED,), V=3, num_devices=2)
-    chain, degrees = Chain(instance, 1), Degrees(INTERLEAVED, 3, 2, 1, 1, 8)
-    best = Best(Watch())
-    search = Search(Layouts(chain, degrees), best)
-    before = search.bound
-    while not search.is_done:
-        search.turn()
-    assert best.plan is not None and before < best.time == pytest.approx(evaluate(instance, best.plan))
-    assert best.time == min(time for _, own, _, time in all_layouts(instance) if own == degrees)
-
-
 def uneven(rng: random.Random, count: int, memory: float = 1e9) -> StrategyInstance:
     """Layers of one device whose times differ by a factor of 4, and that recompute in times of their own."""
     layers = []
@@ -328,12 +322,8 @@ def with_ends(rng: random.Random) -> StrategyInstance:
     """Equal layers between an embedding and a head, on two devices of several chunks that cannot keep everything."""
     between = rng.randint(3, 5)
     keep, again = (Tmpc(name, time, 2.0, kept, 1.0) for name, time, kept in (("keep", 3.0, 1.0), ("again", 4.0, 0.1)))
-    block, first, last = (
-        (keep, again),
-        (Tmpc("keep", rng.uniform(0, 2), 3.0, 0.5, 2.0),),
-        (Tmpc("keep", 5.0, 1.0, 0.7, 1.0),),
-    )
-    layers = tuple(Layer(v, {1: ways}) for v, ways in enumerate((first, *[block] * between, last)))
+    first, last = (Tmpc("keep", rng.uniform(0, 2), 3.0, 0.5, 2.0),), (Tmpc("keep", 5.0, 1.0, 0.7, 1.0),)
+    layers = tuple(Layer(v, {1: ways}) for v, ways in enumerate((first, *[(keep, again)] * between, last)))
     edges = tuple(Edge(v, v + 1, 0.01 if v == 0 else 0.3) for v in range(between + 1))
     flat = StageInstance("ends", layers, edges, 2, rng.choice([9.0, 11.0, 14.0, 1e9]), 1.0, 4, max_dp_degree=1)
     schedule, V = rng.choice([(INTERLEAVED, rng.choice([2, 3])), (ZB_V, 1), (DUALPIPE_V, 1)])
@@ -384,12 +374,14 @@ def test_ways_to_fill_devices_are_searched_for_the_best_layout(cases: int, monke
             instance = replace(instance, schedules=(INTERLEAVED, rng.choice([ZB_V, DUALPIPE_V])), virtual_stages=2)
         instance = replace(instance, overlaps_gradients=number % 4 > 1)
         monkeypatch.setattr(device_ways, "_MOST_WAYS", 12_000 if number % 3 else 40)  # or it is given up between
+        monkeypatch.setattr(device_search, "_NEAR", 0.991 * (number % 5 > 0))  # or all ways below the best plan at once
         layouts_of = [*all_layouts(instance)]
         best, found = optimum(instance), exact.solve(instance, Limits(), Watch())
         assert found.infeasible == (best is None), number
         if best is not None:
             assert found.plan is not None and violations(instance, found.plan) == () and found.stop is Stop.PROVED
             assert evaluate(instance, found.plan) == pytest.approx(best, rel=1e-6), number
+    monkeypatch.setattr(device_search, "_NEAR", 0.0)
     for schedule in (INTERLEAVED, ZB_V):  # of equal layers the program's bound is near the best layout
         instance = chain_of([[(2.0, 0.0, 1.0)]] * 8, 2, 1e9, 4, (schedule,), 2 if schedule is INTERLEAVED else 1)
         layouts_of, number = [*all_layouts(instance)], -1
@@ -407,17 +399,30 @@ def test_ways_of_four_chunks_are_few_where_time_and_memory_are_scarce(monkeypatc
     assert ways is not None and set(ways.device.tolist()) == {0, 1}
 
 
-def test_devices_of_several_chunks_recompute_where_it_costs_least(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever of its chunks a device recomputes, the others wait for another pass: the cheapest way may be slower."""
+def test_searches_below_a_time_that_no_plan_has_find_the_best_one(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both searches, without a plan to begin with: no bound is above the optimum, which is found.
+
+    Whichever of its chunks a device recomputes, the others wait for another pass: the cheapest way may be slower.
+    """
+    monkeypatch.setattr(layouts, "_MOST_SIMULATED", 1)  # a layout's other ways are simulated in later turns
+    refuted = 0
     for number in range(2 * cases):
-        monkeypatch.setattr(exact, "_EASY_TURNS", number % 2)  # ways to fill devices, from the first turn on
-        rng = random.Random(f"several {number}")
-        instance = uneven(rng, 4, memory=rng.choice([2.0, 3.0]))
-        flat = replace(instance.flat, num_devices=2, num_microbatches=2, max_dp_degree=1)
-        instance = of_chain(flat, (INTERLEAVED,), 2)
-        best, found = optimum(instance), exact.solve(instance, Limits(), Watch())
-        assert best is not None and found.plan is not None
-        assert evaluate(instance, found.plan) == pytest.approx(best, rel=1e-9), number
+        rng = random.Random(f"below {number}")
+        instance = with_ends(rng) if number % 2 else uneven(rng, 5, memory=rng.choice([2.0, 3.0]))
+        flat = replace(instance.flat, num_devices=2, num_microbatches=4, max_dp_degree=1)
+        instance = replace(instance, flat=flat, schedules=(INTERLEAVED,), virtual_stages=2)
+        instance = replace(instance, requirements=("pp_degree == 2", "virtual_stages == 2"))
+        least, (degrees,) = optimum(instance), all_degrees(instance)
+        for own in (lambda search: search, lambda search: DeviceSearch(search, Limits())) if least is not None else ():
+            best = Best(Watch())
+            best.time = 1.5 * least
+            search = own(Search(Layouts(Chain(instance, 1), degrees), best))
+            while not search.is_done:
+                refuted += isinstance(search, DeviceSearch) and search._refutes
+                search.turn()
+                assert min(search.bound, best.time) <= least * (1 + 1e-9), number
+            assert best.time == pytest.approx(least, rel=1e-6), number
+    assert refuted > cases
 
 
 def test_a_formula_that_divides_filling_by_replicas_prefers_a_pipeline_where_the_clock_wants_none() -> None:
