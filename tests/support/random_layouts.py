@@ -25,7 +25,7 @@ def random_layout(seed: int, name: str) -> Layout:
         for row in rows[rows.index(next(r for r in rows if Layer(MTP) in r)) + 1 :]:
             row.clear()
     rows[-1] += [Layer(HEAD)] * rng.randint(0 if rows[-1] else 1, 2)
-    tp, dp = rng.choice([1, 2, 8]), rng.choice([1, 2, 3])
+    tp, dp = rng.choice([1, 2, 8]), rng.choice([1, 2, 3, 4])
     pairs = [(tp, dp)] * num_stages
     if name == "accelerate":
         pairs = [(1, 1)] * num_stages

@@ -24,20 +24,20 @@ CHECKED = {
     "megatron": Checked(
         "Megatron core",
         ("0.19.2", "0.16.1"),
-        "2026-11-27",
+        "2026-11-28",
         "its class reads the layout, its parser (0.19.2) all arguments",
     ),
-    "torchtitan": Checked("torchtitan", ("0.3.0", "0.2.2"), "2026-11-27", "its classes take the configuration"),
-    "torch": Checked("torch", ("2.13.0",), "2026-11-27", "runs on gloo, gradients equal those of the unsplit model"),
+    "torchtitan": Checked("torchtitan", ("0.3.0", "0.2.2"), "2026-11-28", "its classes take the configuration"),
+    "torch": Checked("torch", ("2.13.0",), "2026-11-28", "runs on gloo, gradients equal those of the unsplit model"),
     "deepspeed": Checked(
-        "DeepSpeed", ("0.19.8",), "2026-11-27", "its PipelineModule has the stages, its class the configuration"
+        "DeepSpeed", ("0.19.8",), "2026-11-28", "its PipelineModule has the stages, its class the configuration"
     ),
-    "galvatron": Checked("Galvatron", ("2.4.0",), "2026-11-27", "its parser reads the strategies"),
+    "galvatron": Checked("Galvatron", ("2.4.0",), "2026-11-28", "its parser reads the strategies"),
     "vllm": Checked(
-        "vLLM", ("0.33.0",), "2026-11-27", "its function gives each rank the layers, and it has the options"
+        "vLLM", ("0.33.0",), "2026-11-28", "its function gives each rank the layers, and it has the options"
     ),
     "sglang": Checked(
-        "SGLang", ("0.5.23",), "2026-11-27", "its function gives each rank the layers, and it has the options"
+        "SGLang", ("0.5.23",), "2026-11-28", "its function gives each rank the layers, and it has the options"
     ),
-    "accelerate": Checked("Accelerate", ("1.15.0",), "2026-11-27", "its check of device maps takes the map"),
+    "accelerate": Checked("Accelerate", ("1.15.0",), "2026-11-28", "its check of device maps takes the map"),
 }

@@ -25,8 +25,8 @@ _SCHEDULES = {
 def microbatches(layout: Layout) -> int:
     """Those of each replica in the script: the plan's, or the next number that torch's schedule takes.
 
-    1F1B wants at least as many as stages; those of a V take any; interleaved schedules run as many rounds as ranks go
-    into the number, which divide it.
+    1F1B wants at least as many as stages; those of a V any that plans have; interleaved schedules run as many rounds as
+    ranks go into the number, which divide it.
     """
     p, m = layout.pp_degree, layout.batch.microbatches
     if layout.schedule in VEE:

@@ -20,6 +20,7 @@ from formulations.simulation.orders import SCHEDULES
 from instances.problems.stage_partitioning import Edge
 from planner.cli import run as command
 from planner.cli.app import main
+from planner.training.capture.separately import prepare_torch
 from planner.training.trainers.formats import FORMATS
 from planner.training.trainers.plans import PROBLEMS
 
@@ -287,7 +288,8 @@ def launched(text: str, folder: Path, model: str = "") -> None:
         return shown.getvalue()
 
     here = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "run_id": folder.name, "monitor_interval": 0.1}
-    found = elastic_launch(LaunchConfig(1, 1, 2, start_method="fork", max_restarts=0, **here), work)()
+    with prepare_torch(str(folder)):
+        found = elastic_launch(LaunchConfig(1, 1, 2, start_method="fork", max_restarts=0, **here), work)()
     assert [each.count("gradients differ by at most") for each in found.values()] == [1, 1]
 
 
@@ -344,6 +346,7 @@ def test_models_that_run_takes_run_with_torch(model: str, cut: int, tmp_path: Pa
     pytest.importorskip("torch", reason="the script runs with the extra torch")
     if model.startswith("kinds"):
         pytest.importorskip("transformers", reason="the model is one of transformers")
+        runpy.run_path(str(RUNTIME / "kinds.py"))[model.rpartition(":")[2]]()  # forks find what it imports
     file, place = str(tmp_path / "model.json"), str(RUNTIME / model)
     if model.startswith("kinds"):
         assert main(["import", "torch", place, "--devices", "2", "--tp", "1", "--quiet", "--out", file]) == 0
