@@ -40,7 +40,9 @@ from solvers.outcome import Limits, Status
 _READ_AS = {"problem": "training_strategy", "linearize": "id"}
 #: By type of weights, the least and the most that published layouts ran at, as a share of what is predicted for them.
 #: Source: this project, docs/which-trainer.md, "Beside published layouts"; a test compares them with its tables.
-MEASURED = {"bf16": (0.53, 1.89), "fp8": (0.26, 1.35)}
+MEASURED = {"bf16": (0.53, 1.89), "fp8": (0.26, 1.35), "bf16, imported": (0.99, 2.43)}
+#: They were on these devices, imports with products at this share of the peak.
+_MEASURED_ON, _SHARE = "h100", 0.5
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class TrainerAnswer:
 
     ``next_plan`` is the best of other degrees that was found, ``behind`` the share that its step takes longer;
     other degrees all take ``behind_least`` longer at least (infinite: they have no plan). All are ``None`` where the
-    strategy itself is not proved. ``measured`` is the range of `MEASURED`, if the rates are ours.
+    strategy itself is not proved. ``measured`` is that of `MEASURED` for these rates; ``rates``: where they are from.
 
     ``memory`` has the most bytes of each rank of a pipeline. ``samples`` of a micro-batch, ``tokens`` of a sample,
     rates and ``mfu`` are ``None`` where the instance does not say what they take; these two are those of all its
@@ -90,6 +92,7 @@ class TrainerAnswer:
     behind: float | None = None
     behind_least: float | None = None
     measured: tuple[float, float] | None = None
+    rates: str = ""
 
     @property
     def parts(self) -> dict[str, float]:
@@ -118,6 +121,7 @@ class TrainerAnswer:
                 "behind_least": self.behind_least,
             },
             "measured_over_predicted": self.measured,
+            "rates": self.rates,
             "export": self.export,
         }
 
@@ -207,7 +211,7 @@ def answer(plan: StrategyPlan, instance: StrategyInstance, trainer: str, export:
         memory=tuple(peak_memory(instance, plan)),
         memory_limit=flat.memory_bytes,
         export=export,
-        measured=MEASURED.get(str(flat.options.get("dtype"))) if "hardware" in flat.options else None,
+        **_rates(flat.options),
     )
 
 
@@ -242,6 +246,15 @@ def answers(found: Alternatives | Front, instance: StrategyInstance, trainer: st
     """What a trainer does with each plan of alternatives, or of a front."""
     plans = found.to_json()["alternatives" if isinstance(found, Alternatives) else "front"]
     return [answer(family_of(instance).plan_from_json(instance, x["plan"]), instance, trainer) for x in plans]
+
+
+def _rates(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """``measured`` and ``rates`` of an instance with these options."""
+    kind, share, source = str(facts.get("dtype")), facts.get("efficiency"), facts.get("rates")
+    found = MEASURED.get(kind if share is None else f"{kind}, imported")
+    is_measured = facts.get("hardware") == _MEASURED_ON and share in (None, _SHARE) and source is None
+    words = "" if share is None else f"products at {100 * share:.3g} % of the peak"
+    return {"measured": found if is_measured else None, "rates": words if source is None else f"rates of {source}"}
 
 
 def _count(value: Any) -> int | None:

@@ -150,9 +150,9 @@ def _rates(found: TrainerAnswer) -> str:
         known.append(f"{found.samples_per_s / found.num_devices:,.4g} samples/s per device")
     known.append(f"MFU {percent(found.mfu, 2)}" if found.mfu is not None else "MFU unknown: no operations or no peak")
     beside = (
-        "" if found.measured is None else "; published runs: {:.2f} to {:.2f} of predictions".format(*found.measured)
+        [] if found.measured is None else ["published runs: {:.2f} to {:.2f} of predictions".format(*found.measured)]
     )
-    return ", ".join(known) + beside
+    return "; ".join([", ".join(known), *filter(None, [*beside, found.rates])])
 
 
 def _step(found: TrainerAnswer) -> str:

@@ -209,6 +209,25 @@ def test_without_a_plan_there_is_the_usual_answer(run: Run) -> None:
     assert code == 4 and "infeasible" in out
 
 
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({}, "; published runs: 0.53 to 1.89 of predictions"),
+        ({"efficiency": 0.5}, "; published runs: 0.99 to 2.43 of predictions; products at 50 % of the peak"),
+        ({"efficiency": 0.625}, "; products at 62.5 % of the peak"),
+        ({"efficiency": 0.5, "hardware": "a100-80g"}, "; products at 50 % of the peak"),
+        ({"efficiency": 0.5, "rates": "mine.json"}, "; rates of mine.json"),
+        ({"hardware": "a100-80g"}, ""),
+    ],
+)
+def test_rates_say_where_they_are_from_and_how_far_off(run: Run, facts: dict[str, object], words: str) -> None:
+    content = json.loads(Path("model.json").read_text())
+    Path("model.json").write_text(json.dumps(content | {"options": content["options"] | facts}))
+    shown = run("solve", "model.json", "--for", "megatron")[1]
+    line = next(line for line in shown.splitlines() if line.startswith("rates"))
+    assert line.partition("MFU ")[2].partition(" %")[2] == words
+
+
 def test_other_commands_take_a_trainer(run: Run) -> None:
     run("solve", "model.json", "--for", "torch", "--out", "p.json")
     code, _, err = run("check", "model.json", "p.json", "--for", "torch")

@@ -225,6 +225,14 @@ def test_predictions_of_decoders_are_those_of_the_page(row: DecoderRow) -> None:
     assert {each.rule for each in violations(instance, plan)} <= {"memory"}
 
 
+def test_the_page_says_how_far_predictions_of_imports_are() -> None:
+    found = [[float(cell) for cell in each[1:]] for each in _cells("| llama-3-")]
+    ratios = [published / predicted for _, published, predicted, _ in found]
+    assert MEASURED["bf16, imported"] == (0.99, round(max(ratios), 2)) and round(min(ratios), 2) == 0.99
+    known = {(row.gpus, row.published) for row in decoder_rows() if row.type == "bf16" and row.tokens == 8192}
+    assert len(found) == 4 and {(gpus, published) for gpus, published, *_ in found} <= known
+
+
 def test_the_page_says_how_far_predictions_of_decoders_are() -> None:
     """By the median of the other rows of a type, each row is predicted within the factors that the page has."""
     text = " ".join(PAGE.read_text().split())
