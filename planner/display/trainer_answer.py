@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from formulations.stage_partitioning.definition.trainers import recomputed_part
 from planner.display.terminal import bold, console, grid, printable, table
 from planner.results.texts import percent, plural, short_amount, unit_for
 from solvers.outcome import Status
@@ -35,11 +36,8 @@ _SHARED_IN_SHORT = ("nothing", "states", "states and gradients", "all")
 def show_answer(found: TrainerAnswer, result: Result) -> None:
     """Print the strategy on a line, then its rates, its step in parts, its memory, and the command that exports it."""
     out, degrees = console(), _degrees(found.plan)
-    parts = [
-        _batch(found),
-        str(found.plan.schedule),
-        f"{found.recomputed} of {plural(found.layers, 'layer')} recomputed",
-    ]
+    again = f"{found.recomputed} of {plural(found.layers, 'layer')} recomputed{_in_part(found)}"
+    parts = [_batch(found), str(found.plan.schedule), again]
     parts += [f"{_SHARED[found.sharding]} shared"] if found.sharding else []
     parts += ["sequences shared"] if found.sequences else []
     out.print(bold(found.trainer), printable(f"{degrees}, {', '.join(parts)}"))
@@ -97,8 +95,13 @@ def _in_short(found: TrainerAnswer) -> str:
     words += [f"{_SHARED_IN_SHORT[found.sharding]} shared"] if found.sharding else []
     words += [f"in {plan.shard_groups} groups"] if plan.shard_groups > 1 else []
     words += ["sequences shared"] if found.sequences else []
-    words += [f"{found.recomputed} recomputed"] if found.recomputed else []
+    words += [f"{found.recomputed} recomputed{_in_part(found)}"] if found.recomputed else []
     return ", ".join([*words, *(["replicas outermost"] if plan.dp_outermost else [])])
+
+
+def _in_part(found: TrainerAnswer) -> str:
+    part = next(filter(None, map(recomputed_part, found.plan.tmpcs.values())), "")
+    return f" ({part} alone)" if part else ""
 
 
 def _degrees(plan: StrategyPlan) -> str:

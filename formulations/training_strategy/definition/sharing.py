@@ -206,9 +206,7 @@ def _weights(instance: StrategyInstance, layer: Layer, x: Tmpc, t: int, e: int) 
 def _exchanges(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[float, float]:
     """A third of what a layer's devices exchange for a micro-batch, for attention and for experts.
 
-    As much again twice in the backward pass; what is computed again exchanges its own once more, which an MLP that is
-    recomputed alone has none of.
-
+    As much again twice in the backward pass. What is computed again exchanges its own once more; an MLP has none.
     Keys and values go around one ring of c devices, and their gradients with them. Tokens go to e devices and come
     back, to those in the machine while to the others, and so do their gradients: of these a third counts in each part.
     """

@@ -15,6 +15,7 @@ from formulations.training_strategy.definition.problem import evaluate
 from instances.generators.transformer import RECOMPUTE, SELECTIVE, SEQUENCE, VANILLA
 from instances.problems.stage_partitioning import Tmpc
 from instances.problems.training_strategy import StrategyInstance
+from planner.cli.app import main
 from planner.solving.solve import run
 from solvers.outcome import Limits, Status
 
@@ -113,6 +114,13 @@ def test_megatron_is_given_its_flags(name: str, words: str, absent: str) -> None
     assert found.refused is None and found.lossless and found.text is not None
     assert words in found.text and absent not in found.text
     assert ("--sequence-parallel" in found.text) == ("sequence" in name)
+
+
+def test_the_answer_for_a_trainer_says_what_is_recomputed(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = "--layers 2 --hidden-size 1024 --heads 16 --sequence-length 512 --microbatch-size 2 --vocabulary 1024"
+    sizes += " --devices 4 --microbatches 4 --memory 205MB --sequence-parallel --keep-probabilities --for megatron"
+    assert main(["solve", "gpt", "--problem", "training_strategy", *sizes.split()]) == 0
+    assert ", 2 of 2 layers recomputed (core_attn alone), " in capsys.readouterr().out
 
 
 def test_what_is_not_in_all_layers_is_refused() -> None:

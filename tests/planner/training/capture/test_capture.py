@@ -104,13 +104,10 @@ class Asks(nn.Linear):
         return super().forward(x) if x.sum().item() > 0 else x
 
 
-def test_a_model_that_cannot_be_traced_is_one_line():
+def test_a_model_that_cannot_be_traced_or_has_no_parameters_is_refused_in_one_line():
     with pytest.raises(UsageError, match=r"torch\.export can trace") as refused:
         capture(Asks(WIDTH, WIDTH), (torch.ones(4, WIDTH),), name="file.py:model")
     assert str(refused.value).startswith("file.py:model: trace is ") and "\n" not in str(refused.value)
-
-
-def test_a_model_without_parameters_is_refused():
     with pytest.raises(UsageError, match="parameters is 0; expected a model with parameters"):
         capture(nn.ReLU(), (torch.ones(4),))
 

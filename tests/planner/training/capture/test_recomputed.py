@@ -35,10 +35,8 @@ class Layer(nn.Module):
 
     def core(self, q: Any, k: Any, v: Any) -> Any:
         b, _, s, _ = q.shape
-        k, v = (
-            x[:, :, None].expand(b, self.groups, self.repeats, s, self.width).reshape(b, -1, s, self.width)
-            for x in (k, v)
-        )
+        many = b, self.groups, self.repeats, s, self.width
+        k, v = (x[:, :, None].expand(many).reshape(b, -1, s, self.width) for x in (k, v))
         scores = q @ k.transpose(2, 3) / 2
         if self.masks:
             scores = scores + torch.ones(s, s, device=q.device).tril().log()

@@ -90,14 +90,11 @@ def block(module: nn.Module) -> Any:
         return capture(model.to("meta"), (torch.ones(LENGTH, WIDTH),))
 
 
-def test_no_rule_where_a_norm_needs_the_whole():
+def test_no_rule_where_a_norm_needs_the_whole_or_a_split_tensor_leaves():
     captured = block(Normed())
     assert sharding(captured, captured.nodes[1]) is None
     two = tmpcs(captured, 1, degrees=(1, 2), recompute=False)
     assert two[2]["vanilla"].time == two[1]["vanilla"].time, "each device computes the whole"
-
-
-def test_no_rule_where_a_split_tensor_leaves():
     with torch.device("meta"):
         captured = capture(Leaving(), (torch.ones(LENGTH, WIDTH),))
     assert sharding(captured, captured.nodes[0]) is None
