@@ -15,7 +15,7 @@ from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.problem import evaluate, violations
 from formulations.pipeline_placement.definition.simulate import simulate_plan
 from formulations.pipeline_placement.models.placement_data import Data
-from formulations.pipeline_placement.models.two_phase import best_start, compute_bound
+from formulations.pipeline_placement.models.two_phase import best_start, partition_bound
 from instances.problems.pipeline_placement import PlacementInstance
 from solvers.outcome import Limits, Prover, Watch
 
@@ -73,7 +73,7 @@ def solve_with(
     reason = shortage(instance.operators)
     if reason is not None:
         return infeasible_by_counting(reason)
-    watch.bound(compute_bound(instance), Prover.BOUNDS)
+    watch.bound(partition_bound(instance, limits, watch), Prover.BOUNDS)
     found = prove(
         instance,
         build,

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from formulations.contract.family import Answer
 from formulations.device_mapping import exact as exact_mapping
 from formulations.device_mapping import paper as paper_mapping
 from formulations.device_mapping.annealing import near
 from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.models.machine_groups import cycles
 from formulations.operator_partitioning import exact as exact_partition
 from formulations.operator_partitioning.costs.shapes import longest_operators
 from formulations.operator_partitioning.definition import problem as partition_problem
@@ -30,6 +33,8 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch, relative_gap
 _FIRST = 0.5
 #: Rounds in turns end when a move is no better than by this.
 _BETTER = 1e-9
+#: Of `partition_bound`: its share of the time, its relative rounding, and the most replicas whose cycles are looked at.
+_BOUND, _ROUNDING, _CYCLES = 0.1, 1e-9, 4
 #: Annealing in a model's first plan: on thirty random graphs of 4 to 9 devices more levels and starts found nothing
 #: better, and a start for every twelve devices left two plans worse, one of them by 6 %.
 _LEVELS, _DEVICES_PER_START = 2, 2
@@ -117,6 +122,36 @@ def compute_bound(instance: PlacementInstance) -> float:
     return slowest * (1 - 1e-12)
 
 
+def on_fastest_links(instance: PlacementInstance) -> OperatorInstance:
+    """The operators on a flat network of the fastest links, computing longer by their share of the fastest ring.
+
+    Nothing is placed faster: R times the load of its best partition is a bound, but for ``step``, which it leaves out.
+    The slowest link of a ring is at most that of the fastest cycle; of more than four replicas, at most the second best
+    link of the device that is R-th in it.
+    """
+    graph, count, speed = instance.operators, instance.operators.replicas, np.array(instance.bandwidth_bytes_per_s)
+    np.fill_diagonal(speed, 0.0)
+    ring = fastest = float(speed.max(initial=0.0)) or np.inf
+    if 2 < count <= _CYCLES:
+        near = ((each, [np.nonzero(row >= each)[0].tolist() for row in speed]) for each in np.unique(speed)[::-1])
+        ring = next(each for each, reached in near if any(True for _ in cycles(reached, count)))
+    elif count > _CYCLES:
+        ring = np.sort(np.sort(speed, axis=1)[:, -2])[-count]
+    seconds = 2 * (count - 1) / count / float(ring) if instance.objective != "p2p" else 0.0
+    longer = tuple(replace(each, compute_s=each.compute_s + each.parameter_bytes * seconds) for each in graph.operators)
+    flat = np.inf if instance.objective == "allreduce" else fastest
+    return replace(graph, operators=longer, bandwidth_bytes_per_s=flat)
+
+
+def partition_bound(instance: PlacementInstance, limits: Limits, watch: Watch) -> float:
+    """Seconds that no plan beats: `compute_bound`, or R times the best load `on_fastest_links`."""
+    if instance.objective == "step" or watch.stopped():
+        return compute_bound(instance)
+    own = watch.part(None if limits.time_s is None else _BOUND * limits.time_s, silent=True)
+    found = _bound_of(exact_partition.solve(on_fastest_links(instance), limits, own), own)
+    return max(compute_bound(instance), instance.operators.replicas * (found or 0.0) * (1 - _ROUNDING))
+
+
 def _answer(instance: PlacementInstance, watch: Watch, found: Found | Answer[PlacementPlan]) -> Answer[PlacementPlan]:
     if isinstance(found, Answer):
         return found
@@ -186,10 +221,10 @@ def turns(
 
 
 def best_start(instance: PlacementInstance, limits: Limits, watch: Watch) -> None:
-    """What the models begin with, for the watch: the best of three starts in turns, without a model of the mapping.
+    """What the models begin with, for the watch: the best of four starts in turns, without a model of the mapping.
 
-    They are those of ``turns``, and the best partitions for flat networks as declared and of the slowest links. What a
-    start places was not placed by one before, and none follows a plan that `compute_bound` proves.
+    They are those of ``turns``, and the best partitions for flat networks as declared, of the slowest links and
+    `on_fastest_links`. What a start places was not placed before, and none follows a plan that `compute_bound` proves.
     """
     slowest = min((min(row[:d]) for d, row in enumerate(instance.bandwidth_bytes_per_s) if d), default=0.0)
     placed: list[tuple[DeviceMapping, Answer[Mapping]]] = []
@@ -205,8 +240,11 @@ def best_start(instance: PlacementInstance, limits: Limits, watch: Watch) -> Non
             placed.append((stages, found))
         return found
 
-    starts: list[Partition] = [paper_partition.solve, for_slowest, exact_partition.solve]
-    for partition in starts if slowest else (starts[0], starts[2]):
+    def for_fastest(_: OperatorInstance, own: Limits, part: Watch) -> Answer[OperatorPlan]:
+        return exact_partition.solve(on_fastest_links(instance), own, part)
+
+    starts: list[Partition] = [paper_partition.solve, for_fastest, for_slowest, exact_partition.solve]
+    for partition in starts if slowest else (starts[0], starts[3]):
         gap = relative_gap(watch.best_objective, compute_bound(instance))
         if watch.stopped() or (gap is not None and gap <= OPTIMAL_GAP):
             return

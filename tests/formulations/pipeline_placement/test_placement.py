@@ -21,7 +21,7 @@ from formulations.pipeline_placement.definition.plan import PlacementPlan, plan_
 from formulations.pipeline_placement.definition.problem import evaluate, second_phase, step_parts, violations
 from formulations.pipeline_placement.definition.simulate import simulate_plan
 from formulations.pipeline_placement.models import cpsat, milp, two_phase
-from formulations.pipeline_placement.models.two_phase import best_start
+from formulations.pipeline_placement.models.two_phase import best_start, compute_bound, partition_bound
 from instances.errors import InstanceError
 from instances.problems.device_mapping import with_objective
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
@@ -87,6 +87,17 @@ def test_replicas_need_not_be_in_the_order_of_devices(
         built = room.model_of(instance)
         run = built.run(Limits(time_s=20), Watch())
         assert evaluate(instance, built.decode(run.values)) == pytest.approx(optimum(instance), rel=1e-6)
+
+
+def test_the_best_partition_on_the_fastest_links_is_a_bound(cases: int) -> None:
+    rng, better = random.Random(14), 0
+    for number in range(2 * cases):
+        shape, objective = rng.choice([*SHAPES, (1, 4), (1, 5)]), ["full", "p2p", "allreduce", "step"][number % 4]
+        instance = random_instance(rng, *shape, objective)
+        bound, least = partition_bound(instance, Limits(), Watch()), optimum(instance)
+        assert bound <= least
+        better += compute_bound(instance) * (1 + 1e-6) < bound
+    assert better >= cases // 2
 
 
 @pytest.mark.parametrize("method", ["joint", "milp"])
