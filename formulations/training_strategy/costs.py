@@ -261,8 +261,7 @@ class Chain:
         if len(every) > _MOST_MADE:
             return self._least_within(in_flight, math.inf, every[0])
         # Whatever is the most that is made again, no way makes more, and there is room for it.
-        tables = [self._least_within(in_flight, most, most) for most in every]
-        found: Table = np.minimum.reduce(tables)
+        found: Table = np.minimum.reduce([self._least_within(in_flight, most, most) for most in every])
         return found
 
     def _least_within(self, in_flight: int, most_made: float, room: float) -> Table:

@@ -35,7 +35,7 @@ Found = Callable[[GraphTrace], object]
 
 def candidates(graph: PassGraph) -> Iterator[GraphTrace]:
     """Schedules that start with an idea; those that got stuck are repaired."""
-    instance, devices = graph.instance, range(len(graph.instance.stages_on))
+    instance = graph.instance
     yield run(graph)
     yield _by_what_follows(graph)
     for name in NAMES:
@@ -44,16 +44,18 @@ def candidates(graph: PassGraph) -> Iterator[GraphTrace]:
     for along in heapq.nlargest(_NARROW, narrow_paths(graph), attrgetter("seconds")):
         yield from behind(graph, along)
     if not instance.shares_devices:
-        stages = range(len(graph.counts))
-        own = tuple(stage.k for stage in instance.stages)
-        for ks in dict.fromkeys([tuple(1 for _ in stages), own, tuple(2 for _ in stages)]):
+        own, p = tuple(stage.k for stage in instance.stages), len(graph.counts)
+        for ks in dict.fromkeys([(1,) * p, own, (2,) * p]):
             for more in (0, 1, 2, max(graph.counts)):
                 yield _run_or_repair(graph, kfkb_orders(graph, ks, more))
-    if not any(map(graph.shares_memory, devices)):
-        # Backwards in time W comes first, then B, then F.
+    yield from _backwards(graph)
+
+
+def _backwards(graph: PassGraph) -> Iterator[GraphTrace]:
+    """Greedy from the end on: W comes first, then B, then F."""
+    if not any(map(graph.shares_memory, range(len(graph.instance.stages_on)))):
         backwards = run(graph.mirrored(), priority=lambda number: "FBW".index(graph.kind[number]))
-        orders = [order[::-1] for order in graph.orders_of(backwards.passes)]
-        yield run(graph, orders, repair=True)
+        yield run(graph, [order[::-1] for order in graph.orders_of(backwards.passes)], repair=True)
 
 
 def behind(graph: PassGraph, along: Along) -> Iterator[GraphTrace]:
@@ -64,6 +66,7 @@ def behind(graph: PassGraph, along: Along) -> Iterator[GraphTrace]:
     if along.passes and pinned.is_possible():
         yield run(pinned)
         yield _by_what_follows(pinned)
+        yield from _backwards(pinned)
 
 
 def _by_what_follows(graph: PassGraph) -> GraphTrace:
