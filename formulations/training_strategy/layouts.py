@@ -184,8 +184,7 @@ class Layouts:
 
     def sums(self, ends: Sequence[int]) -> tuple[list[float], list[float]]:
         """Of a layout's chunks, sums of gradients beside passes, and what of the first one's is exposed."""
-        own = self.summed[places(ends)].tolist()
-        return own, [float(self.exposed[ends[0] - 1]), *[0.0] * (len(own) - 1)]
+        return self.summed[places(ends)].tolist(), [float(self.exposed[ends[0] - 1]), *[0.0] * (len(ends) - 1)]
 
 
 def _reaches_the_end(kept: Sequence[Table]) -> bool:
