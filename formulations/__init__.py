@@ -10,6 +10,8 @@ import os
 from functools import cache
 from importlib import import_module
 
+from instances.renamed import keep_old_names
+
 TYPE_CHECKING = False  # as in `planner`: this is imported before anything can be shown
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from formulations.contract.family import Family
 
     FAMILIES: tuple[Family[Any, Any], ...]
+
+keep_old_names()
 
 #: Lists begin with these, in this order.
 _FIRST = (

@@ -22,6 +22,10 @@ else:  # where a file may have so many bytes only (ulimit -f), Python would leav
     sys.dont_write_bytecode |= resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
     del resource
 
+from instances.renamed import keep_old_names
+
+keep_old_names()
+
 TYPE_CHECKING = False  # typing takes longer to import than all that the command line needs before it notes signals
 
 if TYPE_CHECKING:

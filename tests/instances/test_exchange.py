@@ -1,6 +1,7 @@
 """How dataclasses stand in files: order of keys, what is left out and what is repeated, and what is refused."""
 
 import functools
+import importlib
 import json
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from formulations import FAMILIES
 from instances.errors import InstanceError
 from instances.exchange import in_files, to_json
 from instances.problems.stage_graph import NamedOperator
+from instances.renamed import current_name
 from instances.rules import Amount, Count, Facts, Identifier, Requirements, Whole
 from instances.validation import json_schema, read_fields, read_instance
 from planner.cli.app import main
@@ -136,6 +138,40 @@ def test_plans_may_have_other_keys() -> None:
     for wrong in (True, 1.0, "1", None, 2**63):
         with pytest.raises(InstanceError, match=r"plan: chosen\[0\] is .*; expected an integer$"):
             read_fields(Plan, {"chosen": [wrong]}, "plan", extra="ignore")
+
+
+#: Problems that came later have no old names.
+NEWER = {"training_strategy", "serving_strategy", "operator_strategies"}
+
+
+@pytest.mark.parametrize(
+    "family", [each for each in FAMILIES if each.name not in NEWER], ids=lambda family: family.name
+)
+@pytest.mark.parametrize("old", ["instances.{}", "formulations.{}.problem"])
+def test_old_names_of_a_problem(
+    old: str, family: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = old.format(family.name)  # type: ignore[attr-defined]
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    new = current_name(name)
+    assert new is not None
+    assert importlib.import_module(name) is importlib.import_module(new)
+    monkeypatch.delitem(sys.modules, name)
+    assert capsys.readouterr().err == f"{name} is {new} now: import it under that name\n"
+
+
+@pytest.mark.parametrize("old", ["formulations.family", "planner.run", "planner.result", "planner.errors"])
+def test_old_names_of_what_all_share(old: str) -> None:
+    new = current_name(old)
+    assert new is not None
+    assert importlib.import_module(old) is importlib.import_module(new)
+    del sys.modules[old]
+
+
+def test_other_names_are_not_known() -> None:
+    assert current_name("instances.nothing") is None
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("formulations.stage_partitioning.nothing")
 
 
 @functools.cache
