@@ -350,7 +350,7 @@ class Search:
             if len(ends) == self.layouts.degrees.num_chunks:
                 if self._taken(ends).max(initial=0.0) + gradients < self.best.time * (1 - NOISE):
                     self._simulate(ends)
-                    if self._left < 0:  # not all of its ways: again in another turn
+                    if self._left < 0 or self.best.watch.stopped():  # perhaps not all of its ways: again
                         heapq.heappush(self._open, (low, -len(ends), next(self._serial), ends, lower, gradients))
             else:
                 self._branch(ends, low, lower, gradients)

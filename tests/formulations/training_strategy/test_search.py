@@ -255,6 +255,17 @@ def test_a_search_that_may_not_simulate_again_is_stopped_with_its_bound(monkeypa
             assert all(objective is None or objective >= best * (1 - 1e-9) for objective, _ in told)
 
 
+@pytest.mark.parametrize("seed", [254, 262, 297])
+def test_time_that_ends_between_the_ways_of_a_layout_proves_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = random_instance(random.Random(seed))
+    best = optimum(instance)
+    for looks in range(20):
+        watch, left = Watch(), iter(range(looks))
+        monkeypatch.setattr(watch, "stopped", lambda left=left: next(left, None) is None)
+        found = exact.solve(instance, Limits(), watch)
+        assert best is not None and (found.bound or 0.0) <= best * (1 + 1e-9), looks
+
+
 def test_layouts_that_are_given_up_leave_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "_MOST_OPEN", 4)
     given_up = 0
