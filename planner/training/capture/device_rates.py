@@ -21,6 +21,7 @@ import numpy as np
 
 from instances.errors import InstanceError
 from instances.files import read_lines
+from instances.generators.hardware import HARDWARE
 from instances.parameters import MAX_COUNT
 from instances.units import parse_bytes, parse_time
 from planner.files.tables import Numbers, rows_of
@@ -228,6 +229,10 @@ def read_rates(file: str) -> tuple[str, str, dict[str, float]]:
         device, dtype = str(content["hardware"]), str(content.get("dtype", "bf16"))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InstanceError(f"{file}: {error}; expected hardware and rates, as calibrate --out writes them") from None
+    if device not in HARDWARE:
+        raise InstanceError.at(file, "hardware", device, f"one of {', '.join(HARDWARE)}")
+    if dtype not in (peaks := HARDWARE[device].peak_flop_per_s):
+        raise InstanceError.at(file, "dtype", dtype, f"one of {', '.join(peaks)}")
     for name, value in own.items():
         if name not in _IN_FILES:
             raise InstanceError.at(file, "rates", name, f"one of {', '.join(_IN_FILES)}")

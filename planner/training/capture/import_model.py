@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -184,9 +183,8 @@ def _hardware(name: str) -> tuple[Hardware, dict[str, float]]:
         rule = f"one of {', '.join(HARDWARE)}, or a file of planner calibrate --out{closest(name, HARDWARE)}"
         raise UsageError.at("--hardware", name, rule)
     of, dtype, rates = read_rates(name)
-    _expect("hardware", of, tuple(HARDWARE))
     device = HARDWARE[of]
-    peak, memory = device.peak_flop_per_s.get(dtype, math.inf), device.memory_bandwidth_bytes_per_s
+    peak, memory = device.peak_flop_per_s[dtype], device.memory_bandwidth_bytes_per_s
     found = {"efficiency": rates.get("flop_per_s", 0.0) / peak}
     found |= {"memory_efficiency": rates.get("memory_bytes_per_s", 0.0) / memory}
     found |= {"product_start_s": rates.get("product_start_s", 0.0), "latency_s": rates.get("inner_latency_s", 0.0)}
@@ -348,7 +346,8 @@ def shares_of(fit: Fit, hardware: str | None, dtype: str) -> dict[str, Any]:
     shown: dict[str, Any] = {name: None if rate is None else rate.over(1.0) for name, rate in rates_in(fit).items()}
     if hardware is None:
         return shown
-    device, _ = _hardware(hardware)
+    _expect("hardware", hardware, tuple(HARDWARE))
+    device = HARDWARE[hardware]
     _expect("dtype", dtype, tuple(device.peak_flop_per_s))
     peaks = {"efficiency": (fit.products, device.peak_flop_per_s[dtype])}
     peaks |= {"memory_efficiency": (fit.memory, device.memory_bandwidth_bytes_per_s)}

@@ -102,9 +102,12 @@ def test_a_file_of_rates_is_written_and_read(tmp_path: Path, capsys: pytest.Capt
     )
     assert main(["calibrate", str(file), "--out", str(out)]) == 2
     assert "--hardware NAME with it" in capsys.readouterr().err
+    assert main(["calibrate", str(file), "--hardware", str(out)]) == 2  # the peaks are those of a named device
     for content, words in (
         ('{"hardware": "h100", "rates": {"speed": 1}}', "rates is 'speed'"),
         ('{"hardware": "h100", "rates": {"overlap": -1}}', "overlap is -1; expected a number from 0 on"),
+        ('{"hardware": "h10", "rates": {}}', "rates.json: hardware is 'h10'"),
+        ('{"hardware": "h100", "dtype": "bf61", "rates": {}}', "rates.json: dtype is 'bf61'"),
         ("[]", "expected hardware and rates"),
     ):
         out.write_text(content)
