@@ -326,7 +326,7 @@ class Search:
 
     def turn(self) -> None:
         """So many steps as one search takes before others have theirs."""
-        self.turns += 1
+        self.turns, self._left = self.turns + 1, self._most
         for _ in range(_TURN):
             if self.is_done or self.best.watch.stopped():
                 break
