@@ -49,3 +49,22 @@ def language(device: str = "meta", batch: int = 1, **options: Any) -> tuple[nn.M
     """A language model and its inputs."""
     with torch.device(device):
         return Language(**options), (torch.ones(batch, LENGTH, dtype=torch.long),)
+
+
+def kept_by(model: nn.Module, x: Any, besides: Any = ()) -> float:
+    """Bytes of storages that PyTorch keeps for a backward pass, and of the tensors in ``besides`` after it."""
+    own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), *model.buffers(), x)}
+    kept: dict[int, Any] = {}
+
+    def keep(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        result = model(x)
+    assert result.requires_grad
+    for each in besides:
+        keep(each)
+    return float(sum(storage.nbytes() for storage in kept.values()))

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
-from capture_models import HEADS, LENGTH, VOCABULARY, WIDTH, language  # noqa: E402
+from capture_models import HEADS, LENGTH, VOCABULARY, WIDTH, kept_by, language  # noqa: E402
 from torch import nn  # noqa: E402
 
 from planner.process.errors import UsageError  # noqa: E402
@@ -137,19 +137,7 @@ class Pictures(nn.Module):
 def test_saved_bytes_are_those_of_a_real_run():
     """Without attention nothing is set apart: PyTorch's own hooks on a run with data are the witness."""
     model, x = Pictures(), torch.randn(2, 3, 16, 16)
-    own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), *model.buffers(), x)}
-    kept: dict[int, Any] = {}
-
-    def keep(tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        result = model(x)
-    assert result.requires_grad
-    assert capture(model, (x,)).saved_bytes() == sum(storage.nbytes() for storage in kept.values())
+    assert capture(model, (x,)).saved_bytes() == kept_by(model, x)
 
 
 def test_masks_of_dropout_are_of_one_byte():

@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
+from capture_models import kept_by  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
@@ -70,23 +71,10 @@ def model_of(rng: random.Random) -> nn.Sequential:
 
 def really_kept(model: Any, x: Any, again: str) -> float:
     """Bytes of what PyTorch saves in a run with data, outside checkpoints, and of what these take."""
-    own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), x)}
-    kept: dict[int, Any] = {}
-
-    def keep(tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage
-        return tensor
-
     layers = model[1:3]
     for layer in layers:
         layer.again, layer.taken = again, []
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        model(x)
-    for each in (each for layer in layers for each in layer.taken):
-        keep(each)
-    return float(sum(each.nbytes() for each in kept.values()))
+    return kept_by(model, x, (each for layer in layers for each in layer.taken))
 
 
 def test_what_is_kept_is_what_pytorch_keeps_with_a_checkpoint(cases: int) -> None:
