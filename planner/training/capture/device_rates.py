@@ -238,4 +238,11 @@ def read_rates(file: str) -> tuple[str, str, dict[str, float]]:
             raise InstanceError.at(file, "rates", name, f"one of {', '.join(_IN_FILES)}")
         if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
             raise InstanceError.at(file, name, value, "a number from 0 on")
+    # Faster than the data sheet: measurements that start and end elsewhere, or another device.
+    for name, most in (
+        ("flop_per_s", peaks[dtype]),
+        ("memory_bytes_per_s", HARDWARE[device].memory_bandwidth_bytes_per_s),
+    ):
+        if (own.get(name) or 0.0) > most:
+            raise InstanceError.at(file, name, own[name], f"at most {most:g}, the peak of {device}")
     return device, dtype, {name: float(value) for name, value in own.items() if value}

@@ -108,6 +108,7 @@ def test_a_file_of_rates_is_written_and_read(tmp_path: Path, capsys: pytest.Capt
         ('{"hardware": "h100", "rates": {"overlap": -1}}', "overlap is -1; expected a number from 0 on"),
         ('{"hardware": "h10", "rates": {}}', "rates.json: hardware is 'h10'"),
         ('{"hardware": "h100", "dtype": "bf61", "rates": {}}', "rates.json: dtype is 'bf61'"),
+        ('{"hardware": "h100", "rates": {"flop_per_s": 9e15}}', "rates.json: flop_per_s is 9.*; expected at most 9.89"),
         ("[]", "expected hardware and rates"),
     ):
         out.write_text(content)
