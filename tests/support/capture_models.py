@@ -65,6 +65,5 @@ def kept_by(model: nn.Module, x: Any, besides: Any = ()) -> float:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         result = model(x)
     assert result.requires_grad
-    for each in besides:
-        keep(each)
+    list(map(keep, besides))
     return float(sum(storage.nbytes() for storage in kept.values()))

@@ -130,7 +130,8 @@ def test_other_decisions_are_priced_with_the_best_of_all_else(run: Run) -> None:
     degrees = [("pp", 1), ("pp", 2), ("pp", 4), ("tp", 1), ("tp", 2), ("dp", 1), ("dp", 2), ("dp", 4)]
     wanted = {f"{name}_degree == {value}" for name, value in degrees if plan[f"{name}_degree"] != value}
     priced = {each["requirement"]: each for each in found["others"]}
-    assert wanted <= {*priced} and all(priced[each]["status"] != "unknown" for each in wanted)
+    assert wanted == {each for each in priced if each[:3] in ("pp_", "tp_", "dp_")}  # 3 devices would have others
+    assert all(priced[each]["status"] != "unknown" for each in wanted)
     for rule in sorted(wanted):
         own = planner.solve(planner.load("model.json", **as_settings("megatron", {"memory": "50MB"}), require=rule))
         each = priced[rule]
@@ -150,16 +151,11 @@ def test_alternatives_of_a_trainer_are_those_of_its_settings(run: Run) -> None:
     long = [x for name, value in settings.items() for x in (f"--{name.replace('_', '-')}", str(value))]
     other = json.loads(run("alternatives", "model.json", *long, "--count", "3", "--json")[1])
     assert code == 0 and found["complete"] and found["alternatives"] == other["alternatives"]
-    assert [sum(each["step_parts"].values()) for each in found["strategies"]] == pytest.approx(
-        [each["objective"] for each in found["alternatives"]]
-    )
+    steps = [sum(each["step_parts"].values()) for each in found["strategies"]]
+    assert steps == pytest.approx([each["objective"] for each in found["alternatives"]])
     shown = run("alternatives", "model.json", "--for", "megatron", "--count", "3")[1]
-    assert (
-        "plans that differ in degrees" in shown
-        and "pp 2, tp 2, dp 1" in shown
-        and " 3 " in shown
-        and "no other plan is below" in shown
-    )
+    words = ("plans that differ in degrees", "pp 2, tp 2, dp 1", " 3 ", "no other plan is below")
+    assert all(each in shown for each in words)
     front = run("alternatives", "model.json", "--for", "megatron", "--pareto", "time,memory")[1]
     assert front.startswith("megatron pipeline") and "pp 2, tp 2, dp 1" in front and "no plan beats" in front
 

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
-from capture_models import kept_by  # noqa: E402
+from capture_models import HEADS, LENGTH, WIDTH, kept_by, language  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
@@ -15,6 +15,7 @@ from instances.generators.hardware import HARDWARE  # noqa: E402
 from instances.generators.transformer import SELECTIVE, SELECTIVE_MLP  # noqa: E402
 from planner.training.capture.choices import Choices, Work  # noqa: E402
 from planner.training.capture.configurations import Configurations  # noqa: E402
+from planner.training.capture.recomputed import Parts  # noqa: E402
 from planner.training.capture.trace import capture  # noqa: E402
 
 CORE, MLP = "core", "mlp"
@@ -63,8 +64,7 @@ class Layer(nn.Module):
 
 def model_of(rng: random.Random) -> nn.Sequential:
     """Two equal layers between products."""
-    seed = rng.random()
-    layers = [Layer(random.Random(seed)) for _ in range(2)]
+    layers = [Layer(random.Random(seed)) for seed in [rng.random()] * 2]
     h = layers[0].out.in_features
     return nn.Sequential(nn.Linear(h, h), *layers, nn.Linear(h, 3))
 
@@ -84,8 +84,7 @@ def test_what_is_kept_is_what_pytorch_keeps_with_a_checkpoint(cases: int) -> Non
         model, b, s = model_of(rng), rng.choice([1, 2]), rng.choice([3, 5, 8])
         of = model[1]
         h, f = of.out.in_features, of.up.out_features
-        x = torch.randn(b, s, h)
-        captured = capture(model, (x,))
+        captured = capture(model, (x := torch.randn(b, s, h),))
         offered = Configurations(captured, HARDWARE["h100"], Work(b, "fp32", 4), Choices(degrees=(1,), selective=True))
         operations = {CORE: 4 * b * s * s * h, MLP: 2 * b * s * h * f * (3 if of.is_gated else 2)}
         for name, again in ((SELECTIVE, CORE), (SELECTIVE_MLP, MLP)):
@@ -98,7 +97,17 @@ def test_what_is_kept_is_what_pytorch_keeps_with_a_checkpoint(cases: int) -> Non
                 assert (name in ways) == (less < 0)
                 if less < 0:
                     one, kept = ways[name], ways["vanilla"]
-                    assert (
-                        one.activation_bytes == kept.activation_bytes + less and one.weight_bytes == kept.weight_bytes
-                    )
+                    assert one.activation_bytes - kept.activation_bytes == less
+                    assert one.weight_bytes == kept.weight_bytes
                     assert one.time == pytest.approx(kept.time + sum(offered.seconds(op, 1.0) for op in part.ops))
+
+
+def test_a_fused_core_leaves_what_others_keep_and_products_without_a_softmax_are_none() -> None:
+    parts = Parts(fused := capture(*language()))
+    core = parts.attention_core(fused.nodes[1])  # its result stays for the product behind it
+    assert core is not None and HEADS * LENGTH * 4 in (sizes := [size for _, size in core.dropped])
+    assert LENGTH * WIDTH * 4 not in sizes
+    layer = Layer(random.Random(1))
+    layer.core = lambda q, k, v: q @ k.transpose(2, 3) @ v
+    plain = capture(nn.Sequential(layer), (torch.randn(1, 5, layer.out.in_features),))
+    assert Parts(plain).attention_core(plain.nodes[0]) is None
