@@ -4,7 +4,7 @@ import heapq
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby, pairwise, takewhile
 
 import numpy as np
 
@@ -53,7 +53,8 @@ def _evenly(
     chains: Chains = {}
     simulated, best = 0, math.inf
     plan: StrategyPlan | None = None
-    every = [(degrees, chain_of(chains, instance, degrees)) for degrees in all_degrees(instance)]
+    in_time = takewhile(lambda _: not watch.stopped(), all_degrees(instance))
+    every = [(degrees, chain_of(chains, instance, degrees)) for degrees in in_time]
     for degrees, chain in sorted(every, key=lambda each: quick_bound(each[1], each[0])):
         if quick_bound(chain, degrees) >= best or watch.stopped():
             break
@@ -70,12 +71,12 @@ def _evenly(
         if found < best:
             best, plan = found, plan_of(chain, degrees, ends, choices)
             watch.plan(plan, best)
-    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan), stats={"simulated": simulated})
+    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan, watch), stats={"simulated": simulated})
 
 
-def why_none(plan: StrategyPlan | None) -> str:
-    """What a method that found no plan says."""
-    return "" if plan is not None else "no degrees have a plan of this kind that fits"
+def why_none(plan: StrategyPlan | None, watch: Watch) -> str:
+    """What a method says that looked at all degrees and found no plan."""
+    return "" if plan is not None or watch.stopped() else "no degrees have a plan of this kind that fits"
 
 
 def even_split(instance: StrategyInstance, degrees: Degrees) -> tuple[list[int], list[range]] | None:
@@ -202,7 +203,7 @@ def least_by_formula(
                 best, plan = found, plan_of(layouts.chain, degrees, ends, [own for own in choices if own is not None])
     if plan is not None:
         watch.plan(plan)
-    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan))
+    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan, watch))
 
 
 def _quick_formula(chain: Chain, degrees: Degrees, share: float) -> float:

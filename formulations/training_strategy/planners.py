@@ -69,7 +69,7 @@ def galvatron(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answ
             best, plan = found, plan_of(chain, degrees, ends, kept)
     if plan is not None:
         watch.plan(plan)
-    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan), stats={"tried": tried})
+    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan, watch), stats={"tried": tried})
 
 
 def uniap(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:

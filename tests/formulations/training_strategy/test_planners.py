@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from oracles.training_strategy import optimum, plans, random_instance
+from stopping import StopsAfter
 
 import planner
 from formulations.training_strategy import FAMILY, heuristics, planners
@@ -14,7 +15,7 @@ from formulations.training_strategy.definition.problem import chosen, chunk_time
 from formulations.training_strategy.definition.sharing import bandwidth, shared_in, shares_of_sums
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Stop, Watch
 
 Steps = Callable[[StrategyInstance, StrategyPlan], list[float]]
 METHODS = {"alpa": planners.alpa, "formula": heuristics.formula, "uniap": planners.uniap}
@@ -91,6 +92,12 @@ def test_a_limit_of_nothing_has_no_plan(memory: float) -> None:
     for method in (*METHODS.values(), planners.galvatron):
         answer = method(equal_layers(2, memory), Limits(), watching(equal_layers(2, memory)))
         assert answer.plan is None and answer.reason
+
+
+def test_one_that_was_stopped_says_nothing_of_all_degrees() -> None:
+    for method in (*METHODS.values(), planners.galvatron, heuristics.even):
+        answer = method(equal_layers(2, 100.0), Limits(), StopsAfter(0))
+        assert answer.plan is None and answer.stop is Stop.TIME_LIMIT and not answer.reason
 
 
 @pytest.mark.parametrize("method", [planners.alpa, planners.galvatron, planners.uniap])
