@@ -50,8 +50,7 @@ def _evenly(
     numbers: Callable[[list[range]], Iterable[int]],
 ) -> Answer[StrategyPlan]:
     """The best degrees by simulation, where ``split`` has ends and blocks, of which the first ``numbers`` recompute."""
-    chains: Chains = {}
-    simulated, best = 0, math.inf
+    chains, simulated, best = Chains(), 0, math.inf
     plan: StrategyPlan | None = None
     in_time = takewhile(lambda _: not watch.stopped(), all_degrees(instance))
     every = [(degrees, chain_of(chains, instance, degrees)) for degrees in in_time]
