@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificate_cases import checker_of, judged, parsed, proves, writer_of
+from certificate_cases import checker_of, claimed, judged, parsed, proves, writer_of
 from certificate_counts import NAMES, SLOW, spoiling_of
 from random_instances import warmed
 from requirement_cases import required
@@ -176,9 +176,37 @@ def test_commands(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "accepted: every plan takes more than " in capsys.readouterr().out
 
 
+#: A proof, parts that are none in their place, and the rule that they break.
+FORGED: dict[str, tuple[dict, list[tuple[dict, str]]]] = {
+    "amp_strategy": ({"kind": "caps"}, [
+        ({"chains": [[99, [[None, []]]]]}, "numbers of chains"), ({"chains": [[0, [["1", []]]]]}, "end with null"),
+        ({"chains": [[0, [["2", []], ["1", []], [None, []]]]]}, "caps that rise"),
+        ({"chains": [[0, [[None, []]]]] * 2}, "no chain twice"), ({"chains": [[0, [[None, [1]]]]]}, "as text"),
+    ]),
+    "flushed_partitioning": ({"kind": "caps"}, [
+        ({"caps": ["2", "1"]}, "caps that rise"), ({"caps": ["9"]}, "the bound"), ({"caps": ["0"]}, "between 0 and"),
+        ({"caps": ["-1"]}, "fractions as text"), ({"caps": [2]}, "TypeError"),
+    ]),
+    "layer_assignment": ({"kind": "caps", "caps": []}, [
+        ({"caps": ["2", "1"]}, "caps that rise"), ({"rows": [["2", []], ["1", []]]}, "caps that rise"),
+        ({"rows": [[None, []]]}, "as text"), ({"rows": [["1"]]}, "not enough values"),
+    ]),
+    "operator_partitioning": ({"kind": "labels", "caps": []}, [
+        ({"counted": [99]}, "indices"), ({"counted": [True]}, "indices"), ({"counted": [0, 0]}, "none twice"),
+    ]),
+    "tmpc_knapsack": ({"kind": "multiplier"}, [
+        ({"multiplier": "-1"}, "fractions as text"), ({"multiplier": None}, "a multiplier"),
+    ]),
+}  # fmt: skip
+
+
 @EVERY
 def test_what_is_no_certificate_is_bad_input(name: str) -> None:
     instance, content = example(name)
+    proof, parts = FORGED.get(name, ({}, []))
+    for part, rule in parts:
+        with pytest.raises(ValueError, match=rule):
+            checker_of(name).verify(parsed(instance), claimed(instance, Fraction(1, 10**9), proof | part))
     plan = content["plan"]
     changes = [{"bound": "1e9"}, {"bound": 7}, {"plan": None}, {"proof": None}, {"proof": {}}, {"plan": {}}]
     changes += [{"plan": plan | {key: value}} for key in plan for value in ("x", None, -1.5) if key != "idle_devices"]

@@ -14,13 +14,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
 from fuzzing import documented
 from load import allowed_s
 from small_instances import random_case
+from stopping import StopsAfter
 from thinned import thinned
 
 import planner
@@ -34,7 +35,7 @@ from instances.requirements import parse, with_requirements
 from planner.cli.solve import solve_command
 from planner.files.write import as_json
 from planner.solving.worker import any_left_behind
-from solvers.outcome import Limits, Status, Stop, Watch
+from solvers.outcome import Limits, Status, Stop
 
 LAYERS = {
     "problem": "layer_assignment", "schema_version": 1, "num_stages": 2, "num_microbatches": 4,
@@ -222,17 +223,28 @@ def test_starved_instances_are_proved_infeasible(family: Family[Any, Any], metho
 
 
 @ANY_METHOD
-def test_a_method_that_is_stopped_before_it_starts_says_so(family: Family[Any, Any], method: Method[Any, Any]) -> None:
-    examples = (given(method, example()) for example in EXAMPLES[family.name])
-    instance = next(instance for instance in examples if method.supports(instance) is None)
+def test_a_method_stopped_anywhere_says_nothing_false(family: Family[Any, Any], method: Method[Any, Any]) -> None:
+    """Before it starts, and at later polls, as long as there are any; a small instance may be done before it looks."""
     method.load()
-    watch = Watch(Limits())
-    watch.stop(Stop.INTERRUPTED)
-    answer = method.solve(instance, Limits(), watch)
-    if answer.plan is None and not answer.infeasible:
-        assert answer.stop is Stop.INTERRUPTED
-    else:  # so small that it was done before it looked
-        assert answer.infeasible or not family.judge(instance, answer.plan)
+    for number, example in enumerate(EXAMPLES[family.name]):
+        instance = given(method, example())
+        if method.supports(instance) is not None:
+            continue
+        best = proved_optimum(family.name, number, method.name if method.needs else "")
+        for polls in (0, 1, 3, 8, 20, 50, 120):
+            watch = StopsAfter(polls, Stop.INTERRUPTED)
+            watch.evaluate = partial(family.evaluate, instance)
+            answer = method.solve(instance, Limits(), watch)
+            assert not answer.infeasible, polls
+            assert number or answer.plan is not None or answer.stop is Stop.INTERRUPTED, polls
+            for bound in (answer.bound, watch.best_bound):
+                assert bound is None or bound <= best * (1 + 1e-6), polls
+            for plan in (answer.plan, watch.best_plan):
+                if plan is not None:
+                    assert not family.judge(instance, plan), polls
+                    assert family.evaluate(instance, plan) >= best * (1 - 1e-9), polls
+            if watch.left >= 0:
+                break
 
 
 @SOME_METHODS

@@ -1,7 +1,6 @@
 """The models with all strategies in one against brute force: alone, complete, and with requirements."""
 
 import random
-import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from thinned import thinned
 
 import planner
 from formulations.amp_strategy import FAMILY
-from formulations.amp_strategy.definition.problem import evaluate, layer_assignment, violations
+from formulations.amp_strategy.definition.problem import evaluate, layer_assignment
 from formulations.amp_strategy.models import milp
 from formulations.amp_strategy.models.candidates import candidates
 from formulations.modelling.solve_model import prove
@@ -173,15 +172,6 @@ def many_layers(count: int) -> AmpInstance:
     return AmpInstance("many layers", (Node("G", 9.0, 2.0),) * 4, 4, tuple(layers), 32)
 
 
-@pytest.mark.parametrize("name", ["amp", "amp-released", "amp-sa"])
-def test_a_search_that_runs_out_of_time_has_a_plan(name: str) -> None:
-    method, instance, limits = FAMILY.method(name), many_layers(140), Limits(time_s=0.5)
-    method.load()
-    answer = method.solve(instance, limits, Watch(limits))
-    assert answer.stop is Stop.TIME_LIMIT
-    assert answer.plan is not None and violations(instance, answer.plan) == ()
-
-
 #: Eight or sixteen stages alone: each program takes seconds.
 LONG = replace(many_layers(180), global_batch=2)
 
@@ -194,17 +184,6 @@ def test_a_limit_ends_the_program_of_a_single_strategy(name: str) -> None:
     answer = method.solve(LONG, limits, Watch(limits))
     assert time.perf_counter() - began < allowed_s(1.1 * 0.2 + 1)
     assert answer.stop is Stop.TIME_LIMIT
-
-
-def test_a_request_to_stop_counts_inside_a_strategy() -> None:
-    method, watch = FAMILY.method("amp"), Watch()
-    method.load()
-    timer = threading.Timer(0.3, watch.stop, [Stop.INTERRUPTED])
-    timer.start()
-    began = time.perf_counter()
-    answer = method.solve(LONG, Limits(), watch)
-    assert time.perf_counter() - began < allowed_s(1.3)
-    assert answer.stop is Stop.INTERRUPTED
 
 
 def test_programs_that_are_too_large_are_refused() -> None:

@@ -1,6 +1,5 @@
 """Training strategies: definition, placements, methods against brute force, published predictions."""
 
-import itertools
 import json
 import random
 from dataclasses import replace
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.amp_strategy import brute_force, random_instance
-from stopping import StopsAfter
 
 import planner
 from formulations.amp_strategy import FAMILY
@@ -206,22 +204,6 @@ def test_ranked_lists_and_seeds() -> None:
     assert run("amp-sa", instance, 7).stats == run("amp-sa", instance, 7).stats
     top, whole = (run("exhaustive", instance, top=number).stats["ranked"] for number in (3, 1000))
     assert [row["predicted_s"] for row in top] == [row["predicted_s"] for row in whole[:3]]
-
-
-def test_a_search_that_is_stopped_anywhere_keeps_its_best_plan_and_a_true_bound() -> None:
-    instance = random_instance(random.Random(2))
-    best = brute_force(instance)
-    asked = bounded = 0
-    for count in itertools.count():
-        answer = FAMILY.method("exhaustive").solve(instance, Limits(), StopsAfter(count, Stop.INTERRUPTED))
-        if answer.stop is Stop.PROVED:
-            break
-        asked += answer.plan is not None
-        bounded += answer.plan is None and (answer.bound or 0) > 0
-        assert answer.stop is Stop.INTERRUPTED
-        assert answer.bound is None or answer.bound <= best
-        assert answer.plan is None or evaluate(instance, answer.plan) >= best * (1 - 1e-12)
-    assert asked > 3 and bounded
 
 
 def test_large_batches_have_their_divisors_at_once() -> None:

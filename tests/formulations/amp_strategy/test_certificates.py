@@ -167,30 +167,6 @@ def test_caps_by_hand(fields: dict, bound: str | None, chains: list, accepted: b
     assert found["accepted"] is accepted, found["reason"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"proof": {"kind": "caps"}},
-        {"proof": {"kind": "caps", "chains": [[99, [[None, []]]]]}},
-        {"proof": {"kind": "caps", "chains": [[0, [["1", []]]]]}},
-        {"proof": {"kind": "caps", "chains": [[0, [["2", []], ["1", []], [None, []]]]]}},
-        {"proof": {"kind": "caps", "chains": [[0, [[None, []]]], [0, [[None, []]]]]}},
-    ],
-)  # fmt: skip
-def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        checker.verify(parsed(two_nodes()), claim(two_nodes(), Fraction(3), []) | change)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"problem": "tmpc_knapsack"}, {"layers": []}, {"nodes": []}, {"devices_per_node": 10**6}, {"placement": "none"}],
-)
-def test_what_is_no_instance_is_bad_input(change: dict) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        checker.verify(parsed(two_nodes()) | change, claim(two_nodes(), Fraction(3), []))
-
-
 def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker, "MAX_RANKS", 1)
     with pytest.raises(UncertifiedError, match="size: over 1 ranks"):

@@ -181,28 +181,6 @@ def test_proofs_by_hand(objective: str, bound: str, proof: dict, accepted: bool)
     assert found["accepted"] is accepted, found["reason"]
 
 
-@pytest.mark.parametrize(
-    ("clauses", "further", "accepted"),
-    [
-        ([[1, 2], [1, -2], [-1, 2], [-1, -2]], [[1]], True),
-        ([[1, 2], [1, -2], [-1, 2], [-1, -2]], [], False),
-        ([[1, 2], [1, -2], [-1, 2]], [[1], [2]], False),
-        ([[1, 2, 3], [1, 2, -3], [1, -2, 3], [1, -2, -3], [-1, 2, 3], [-1, 2, -3], [-1, -2, 3], [-1, -2, -3]],
-         [[1, 2], [1], [2]], True),
-        ([[1, 2, 3], [1, 2, -3], [1, -2, 3], [1, -2, -3], [-1, 2, 3], [-1, 2, -3], [-1, -2, 3]],
-         [[1, 2], [1], [3]], False),
-        ([[1], [-1, 2], [-2]], [], True),
-        ([[]], [], True),
-    ],
-)  # fmt: skip
-def test_unit_propagation_by_hand(clauses: list, further: list, accepted: bool) -> None:
-    f = checker.Clauses()
-    f.variables(3)
-    for clause in clauses:
-        f.add(*clause)
-    assert checker.propagation_refutes(f, further) is accepted
-
-
 def test_a_clause_that_does_not_follow_is_named() -> None:
     f = checker.Clauses()
     f.variables(2)

@@ -369,37 +369,6 @@ def test_knapsacks_in_three_amounts_are_decided_as_by_brute_force(cases: int) ->
     assert min(outcomes.values()) >= 2 * cases, outcomes
 
 
-def test_options_that_are_beaten_are_dropped(cases: int) -> None:
-    rng = random.Random(10)
-    for _ in range(10 * cases):
-        given = [(rng.randint(0, 4), rng.randint(0, 4), rng.randint(0, 4)) for _ in range(rng.randint(1, 9))]
-        beaten = {x for x in given for y in given if x != y and all(b <= a for a, b in zip(x, y, strict=True))}
-        assert checker.least_choices(given) == sorted(set(given) - beaten)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"proof": {"kind": "caps", "caps": ["-1"]}},
-        {"proof": {"kind": "caps", "caps": ["2", "1"]}}, {"proof": {"kind": "caps"}},
-        {"proof": {"kind": "caps", "caps": [2]}}, {"proof": {"kind": "caps", "caps": ["9"]}},
-        {"proof": {"kind": "caps", "caps": ["0"]}}, {"bound": None, "proof": {"kind": "caps", "caps": ["1"]}},
-    ],
-)  # fmt: skip
-def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
-    instance = one_layer()
-    with pytest.raises(ValueError, match=r"\w"):
-        checker.verify(parsed(instance), claim(instance, Fraction(7), []) | change)
-
-
-@pytest.mark.parametrize(
-    "change", [{"schedule": "none"}, {"problem": "stage_partitioning"}, {"flat": {}}, {"flat": None}]
-)
-def test_what_is_no_instance_is_bad_input(change: dict) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        checker.verify(parsed(one_layer()) | change, claim(one_layer(), Fraction(7), []))
-
-
 def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     content = parsed(one_layer())
     monkeypatch.setattr(checker, "MAX_STEPS", 0)

@@ -1,6 +1,5 @@
 """Depth on graphs with branches: by hand, reached sets by definition, and two exact methods against each other."""
 
-import math
 import random
 from dataclasses import replace
 from itertools import permutations
@@ -208,27 +207,6 @@ def test_too_many_reached_sets_end_with_a_size_limit(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("formulations.flushed_partitioning.exact.depth_labels.MAX_REACHED_SETS", 1)
     answer = labels.solve(diamond(), Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and "entries" in answer.reason
-
-
-@pytest.mark.parametrize("schedule", list(Schedule))
-def test_a_stopped_scan_has_a_true_bound(schedule: Schedule) -> None:
-    """Stopped after each number of passes: never a wrong bound, never infeasible."""
-    instance = replace(random_flushed(8, same_weights=True, shape="chain", memory="ample"), schedule=schedule)
-    best = evaluate(instance, labels.solve(instance, Limits(), Watch()).plan)
-    for most in range(12):
-        watch = Watch()
-        search = labels.Search(instance, labels.all_downsets(instance.flat, 10**6), watch)
-        passes = search.labels_at
-
-        def counted(T, most_sync, *, plain, cap=math.inf, passes=passes, search=search, watch=watch, most=most):
-            if search.passes >= most:
-                watch.flag[0] = 1
-            return passes(T, most_sync, plain=plain, cap=cap)
-
-        search.labels_at = counted
-        assert labels.search_pareto_set(search, watch, 0.0) is False
-        assert watch.best_bound <= best * (1 + 1e-12)
-        assert watch.best_objective is None or watch.best_objective >= best * (1 - 1e-12)
 
 
 def test_a_coarse_gap_stops_early() -> None:

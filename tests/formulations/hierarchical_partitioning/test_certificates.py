@@ -65,18 +65,6 @@ def test_bounds_by_hand(fields: dict, bound: str | None, accepted: bool) -> None
     assert found["accepted"] is accepted, found["reason"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"memory_model": "some"}, {"problem": "stage_partitioning"}, {"flat": {}}, {"flat": None}, {"num_machines": 0},
-        {"inner_bandwidth": 0}, {"devices_per_machine": 10**6},
-    ],
-)  # fmt: skip
-def test_what_is_no_instance_is_bad_input(change: dict) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        checker.verify(parsed(two_layers()) | change, claimed(two_layers(), Fraction(5)))
-
-
 def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     content = parsed(two_layers())
     monkeypatch.setattr(checker, "MAX_STEPS", 0)

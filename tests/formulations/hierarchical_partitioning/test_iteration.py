@@ -12,7 +12,6 @@ from oracles.hierarchical_partitioning import (
     same_weights,
     tight_graph,
 )
-from stopping import StopsAfter
 
 import planner
 from formulations.compiled.downsets import all_downsets
@@ -32,7 +31,7 @@ from formulations.stage_partitioning.definition.plan import Stage
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, Level, Objective, on_machines
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner.process.errors import UsageError
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Watch
 
 
 def chain(upper: tuple[Level, ...] = (), machines: int = 3) -> HierarchicalInstance:
@@ -200,20 +199,6 @@ def test_requirements_are_kept(cases: int) -> None:
     assert worse and infeasible
 
 
-def test_a_run_that_is_stopped_keeps_a_plan_and_a_bound() -> None:
-    instance = drawn(3)
-    best = IterationBruteForce(instance).solve()
-    proved = 0
-    for count in range(60):
-        watch = StopsAfter(count)
-        found = iteration.solve(instance, Limits(), watch)
-        assert not found.infeasible and (found.bound or 0.0) <= best * (1 + 1e-12), count
-        plan = found.plan or watch.best_plan
-        assert plan is None or (FAMILY.judge(instance, plan) == () and evaluate(instance, plan) >= best * (1 - 1e-9))
-        proved += (found.bound or 0.0) >= best * (1 - 1e-6)
-    assert 0 < proved < 60
-
-
 def test_figures_are_those_of_the_batch() -> None:
     instance = chain()
     for objective in Objective:
@@ -250,13 +235,6 @@ def test_a_choice_that_only_rounding_admits_hides_no_other(requirements: tuple[s
 def test_why_there_is_no_iteration_is_found_whatever_is_left_out() -> None:
     found = planner.explain(replace(chain(), flat=replace(chain().flat, memory_bytes=0.5)))
     assert len(found.conflict) == 2 and found.repairs
-
-
-def test_a_run_that_is_stopped_while_it_begins_leaves_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    best = planner.solve(chain(), exact=True).objective
-    monkeypatch.setattr(iteration.Search, "_begin", lambda search, _root: search.watch.stop(Stop.TIME_LIMIT))
-    found = iteration.solve(chain(), Limits(), Watch())
-    assert found.stop is Stop.TIME_LIMIT and best is not None and 0 < (found.bound or 0.0) <= best
 
 
 def test_a_plan_that_is_refused_for_its_memory_leaves_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:

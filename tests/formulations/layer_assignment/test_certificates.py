@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -12,7 +11,7 @@ from small_instances import random_case
 
 from formulations.layer_assignment.certificate import checker
 from formulations.layer_assignment.certificate.writer import write
-from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters, generate
+from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters
 from solvers.outcome import Watch
 
 
@@ -130,27 +129,3 @@ def test_windows_of_layers_that_share_parameters(cases: int) -> None:
                 if (cap is None or sum(times[begin:end]) <= cap) and exact.parameters(begin, end) <= most
             ]  # fmt: skip
             assert first == min(fitting, default=end), number
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"proof": {"kind": "caps", "caps": ["-1"]}},
-        {"proof": {"kind": "caps", "caps": ["2", "1"]}}, {"proof": {"kind": "caps"}},
-        {"proof": {"kind": "caps", "caps": [2]}}, {"proof": {"kind": "caps", "caps": [], "rows": [["1"]]}},
-        {"proof": {"kind": "caps", "caps": [], "rows": [["2", []], ["1", []]]}},
-        {"proof": {"kind": "caps", "caps": [], "rows": [[None, []]]}},
-    ],
-)  # fmt: skip
-def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
-    instance = generate(6, 2, 4)
-    with pytest.raises(ValueError, match=r"\w"):
-        checker.verify(parsed(instance), claim(instance, Fraction(1, 10**6), []) | change)
-
-
-@pytest.mark.parametrize("change", [{"ring_s_per_parameter": (2.0,)}, {"parameters": (1.0, 2.0)}, {"tied": ()}])
-def test_a_certificate_of_another_all_reduce_is_rejected(change: dict) -> None:
-    tie = TiedParameters((0, 1), 1.0)
-    instance = LayerAssignmentInstance("hand", (2.0, 2.0), ((0.0,),), 1, 1, (1.0, 1.0), (tie,), (1.0,))
-    found = checker.verify(parsed(replace(instance, **change)), claim(instance, Fraction(1), []))
-    assert found["reason"] == "instance: the certificate is of another one"

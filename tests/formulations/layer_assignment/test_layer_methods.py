@@ -171,18 +171,6 @@ def test_balance_by_parameters_is_the_least_largest(cases: int) -> None:
         assert largest(answer.plan) == pytest.approx(optimum(only_parameters), rel=1e-12)
 
 
-@pytest.mark.parametrize("joint", [False, True])
-def test_a_sweep_that_is_stopped_keeps_a_true_bound(joint: bool) -> None:
-    for seed in range(20):
-        instance = generate(40, 6, 8, all_reduce=joint, seed=seed)
-        best = evaluate(instance, solve(exact.solve, instance).plan)
-        watch = Watch()
-        watch.stop(Stop.INTERRUPTED)
-        answer = exact.solve(instance, Limits(), watch)
-        assert answer.bound <= best * (1 + 1e-12) and evaluate(instance, answer.plan) >= best * (1 - 1e-12)
-        assert answer.stop in (Stop.INTERRUPTED, Stop.PROVED)
-
-
 def test_no_stage_is_empty_where_a_layer_is_too_long_for_the_one_before() -> None:
     instance = random_instance(random.Random(1888))
     assert instance.stage_time_s

@@ -1,8 +1,6 @@
 """Certificates of mesh tiling: accepted where brute force in fractions confirms them, and mutants nowhere else."""
 
-import math
 import random
-from dataclasses import replace
 from fractions import Fraction
 from itertools import count
 
@@ -55,32 +53,6 @@ def test_fronts_where_no_cover_is_best_in_everything(shape: tuple[int, int, int,
 
 
 SPOILING = Spoiling(small, optimum)
-
-
-ORDERED = {"tp_degree": 1, "dp_degree": 2, "dp_bytes": 2.0, "stage_bytes": 1.0, "ordered": True}
-#: One device in each of four columns, which the next one waits 1, 2, 4 and 8 s for, whichever of the two is slower.
-FOUR = {"rows": 1, "intra_bytes_per_s": (1.0,) * 4, "inter_bytes_per_s": (1.0, 0.25, 0.125, 0.5), "dp_degree": 1}
-
-
-@pytest.mark.parametrize(
-    ("changes", "best"),
-    [
-        ({}, 7),  # (3 - 1) 2 + 1 + 2
-        ({"num_microbatches": 1}, 3),
-        ({"dp_degree": 3}, math.inf),
-        (ORDERED, 4),  # a tile in each column: 2 s for the slower sum, 2 s to send; a tile in each row sums in 4 s
-        ({**ORDERED, **FOUR}, 14),  # from the fastest to the slowest: 2 + 4 + 8
-    ],
-)
-def test_optima_by_hand(changes: dict, best: float) -> None:
-    """Tiles of two devices in two columns: a ring of 2 bytes takes 1 s in one and 2 s in the other, 4 s across."""
-    instance = replace(MeshInstance("hand", 2, (2.0, 1.0), (0.5, 0.5), 2, 1, 3, tp_bytes=2.0), **changes)
-    assert optimum(instance) == best
-    bound = None if best == math.inf else Fraction(best)
-    assert checker.verify(parsed(instance), claimed(instance, bound))["accepted"] is (bound is None)
-    if bound is not None:
-        below = bound * (1 - Fraction(1, 10**12))
-        assert checker.verify(parsed(instance), claimed(instance, below))["accepted"]
 
 
 @pytest.mark.parametrize(

@@ -160,20 +160,6 @@ def test_inputs_in_flight_by_hand(schedule: str, microbatches: int, memory: floa
     assert accepted is not fits
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"proof": {"kind": "labels"}},
-        {"proof": {"kind": "labels", "counted": [2], "caps": []}},
-        {"proof": {"kind": "labels", "counted": [0, 0], "caps": []}},
-        {"proof": {"kind": "labels", "counted": [True], "caps": []}},
-    ],
-)  # fmt: skip
-def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        checker.verify(parsed(chain()), claim(chain(), Fraction(1), {"counted": [], "caps": []}) | change)
-
-
 @pytest.mark.parametrize("caps", [[[]], [["2", "1"], []], [["0"], []], [["1"] * 2000, []]])
 def test_caps_that_are_none_are_bad_input(caps: list) -> None:
     instance = chain(num_stages=None, num_devices=2, step_microbatches=2)

@@ -270,15 +270,6 @@ def test_of_too_many_downsets_those_near_a_plan_improve_it(cases: int, monkeypat
     assert evaluate(instance, plan) == pytest.approx(0.0217975889, rel=1e-8)
 
 
-def test_a_limit_keeps_what_was_found() -> None:
-    instance, watch = replace(wide(24, 3), num_stages=4), Watch()
-    keep = watch.plan
-    watch.plan = lambda *given: (keep(*given), watch.stop(Stop.INTERRUPTED))  # type: ignore[method-assign,assign]
-    answer = exact.solve(instance, Limits(), watch)
-    assert answer.stop is Stop.INTERRUPTED
-    assert violations(instance, answer.plan) == () and answer.bound <= evaluate(instance, answer.plan)
-
-
 def test_stages_of_the_equal_cut_are_intervals() -> None:
     instance = wide(40, 2)
     plan = parmesan.equal(instance)

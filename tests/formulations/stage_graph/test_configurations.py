@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from branching_cases import iteration_graph, partitions, random_graph, shares
-from stopping import StopsAfter
+from branching_cases import iteration_graph, partitions, shares
 
 import planner
 from formulations.stage_graph import FAMILY
@@ -113,29 +112,6 @@ def test_a_stage_keeps_enough_for_every_stage_behind_it() -> None:
         assert (search.within(target_s) is not None) == fits
 
 
-@pytest.mark.slow
-def test_larger_models_are_no_slower_than_with_one_size(cases: int) -> None:
-    """Six to eight operators; with one size allowed it is the optimum of that size."""
-    for number in range(cases // 8):
-        graph = random_graph(number, (6, 8), 3, series_parallel=bool(number % 2))
-        instance = replace(graph, schedule="per-stage", minibatch=4)
-        found = configurations.solve(instance, Limits(), Watch())
-        one = planner.solve(replace(instance, schedule="uniform"), exact=True)
-        if found.plan is None:
-            assert found.infeasible and one.objective is None
-            continue
-        value = bottleneck_s(instance, found.plan)
-        assert one.objective is None or value <= one.objective * (1 + 1e-9), number
-        alone = replace(instance, microbatches=(2,))
-        both = (
-            configurations.solve(alone, Limits(), Watch()),
-            planner.solve(replace(alone, schedule="uniform"), exact=True),
-        )
-        assert both[0].infeasible == (both[1].objective is None)
-        if both[0].plan is not None:
-            assert bottleneck_s(alone, both[0].plan) == pytest.approx(both[1].objective, rel=1e-6), number
-
-
 def test_bounds_over_upsets_hold_with_a_size_for_each_stage(cases: int) -> None:
     """Of models made of chains; with enough memory they are met."""
     met = 0
@@ -151,19 +127,6 @@ def test_bounds_over_upsets_hold_with_a_size_for_each_stage(cases: int) -> None:
         assert proof.bound_s <= best, number
         met += best < math.inf and proof.bound_s >= best * (1 - 1e-3)
     assert met > cases / 16
-
-
-def test_stopped_after_any_number_of_polls(cases: int) -> None:
-    unfinished = 0
-    for number in range(cases):
-        instance = mixed_graph(number)
-        proved = configurations.solve(instance, Limits(), Watch())
-        answer = configurations.solve(instance, Limits(), StopsAfter(random.Random(number).randint(1, 40)))
-        unfinished += answer.stop is Stop.TIME_LIMIT
-        if proved.plan is not None and answer.bound is not None:
-            assert answer.bound <= bottleneck_s(instance, proved.plan) * (1 + 1e-9), number
-        assert not answer.infeasible or proved.infeasible, number
-    assert unfinished
 
 
 def test_a_published_search_of_its_own_sizes_ends_at_once_where_memory_is_no_limit() -> None:

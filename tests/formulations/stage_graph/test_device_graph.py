@@ -14,7 +14,7 @@ from formulations.stage_graph.paper.graphpipe import solve_graphpipe
 from formulations.stage_graph.upsets import device_sets
 from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
 from planner import Result
-from solvers.outcome import Limits, Status, Stop, Watch
+from solvers.outcome import Limits, Status, Watch
 
 HEURISTICS = ("graphpipe", "graphpipe-plus", "pipedream", "piper-dp", "data-parallel")
 
@@ -134,13 +134,6 @@ def test_a_size_for_each_stage_on_a_device_graph() -> None:
         for method in ("graphpipe", "graphpipe-plus"):
             found = planner.solve(instance, method=method)
             assert found.plan is None or found.verified
-
-
-def test_it_ends_when_it_is_stopped() -> None:
-    watch = Watch()
-    watch.stop(Stop.TIME_LIMIT)
-    found = device_sets.solve(two_stages(), Limits(), watch)
-    assert found.stop is Stop.TIME_LIMIT and not found.infeasible and found.bound is None
 
 
 def test_the_score_is_that_of_the_definition() -> None:

@@ -67,13 +67,6 @@ def test_all_layers_on_all_devices_keep_their_label() -> None:
     certified(StageInstance("one", (Layer("v", rows),), (), 4, 5.0, 2.0, 2, exactly=True, max_dp_degree=2))
 
 
-def test_a_certificate_of_another_instance_is_rejected() -> None:
-    one, other = planner.load("chain8"), planner.load("chain8", devices=3)
-    _, content = certified(one)
-    found = planner.verify(other, content)
-    assert (found.accepted, found.reason) == (False, "instance: the certificate is of another one")
-
-
 def test_bounds_of_other_methods_are_certified() -> None:
     """Heuristics report the work bound, and models the bound of their solver."""
     instance = planner.load("chain8", memory="40MB")
@@ -203,17 +196,6 @@ def test_certify_ends_with_the_command_that_checks_its_file(tmp_path, capsys: py
     assert capsys.readouterr().out.startswith("accepted: every plan takes more")
     assert main(["certify", "chain8", "--require", "num_stages <= 3", "--out", file]) == 3
     assert f"--out {file}: there is nothing to write: uncertified: " in capsys.readouterr().err
-
-
-def test_a_saved_instance_is_verified_by_the_file_alone(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["bert32", "--first", "9", "--devices", "8", "--forbid-tmpc", "activation recomp"]
-    instance, certificate = str(tmp_path / "instance.json"), str(tmp_path / "certificate.json")
-    assert main(["certify", *given, "--out", certificate, "--quiet"]) == 0
-    loaded = planner.load("bert32", first=9, devices=8, forbid_tmpc="activation recomp")
-    planner.save(loaded, instance)
-    capsys.readouterr()
-    assert checker.main([instance, certificate]) == 0
-    assert main(["verify", instance, certificate]) == 0
 
 
 def test_check_says_that_it_looks_at_the_plan_only(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:

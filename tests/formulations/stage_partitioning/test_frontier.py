@@ -5,14 +5,12 @@ import random
 from collections import Counter
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
-import planner
 from formulations.stage_partitioning.exact import threshold
 from formulations.stage_partitioning.kernels import frontier_table
 from formulations.stage_partitioning.questions.studies import frontier
@@ -108,20 +106,6 @@ def test_larger_tables_against_the_exact_method() -> None:
         answer = threshold.solve(replace(instance, num_devices=k, num_microbatches=s), Limits(), Watch())
         expected = math.inf if answer.bound is None else answer.bound
         assert found.times[k, s] == pytest.approx(expected, rel=2e-9), (k, s)
-
-
-@pytest.mark.slow
-@pytest.mark.paper
-def test_the_largest_table_takes_less_than_a_minute(published: Path) -> None:
-    instance = planner.load(
-        published / "piper" / "bert32a100.json", devices=2048, microbatches=512, memory="8GiB", bandwidth="25GiB/s"
-    )
-    watch = Watch()
-    found = frontier.frontier(instance, watch)
-    assert found is not None and watch.elapsed_s() < 60
-    for k, s in [(8, 8), (100, 60), (512, 512), (1500, 512), (2048, 300)]:
-        answer = threshold.solve(replace(instance, num_devices=k, num_microbatches=s), Limits(), Watch())
-        assert answer.bound is not None and found.times[k, s] == pytest.approx(answer.bound, rel=2e-9), (k, s)
 
 
 def test_work_that_divides_evenly() -> None:

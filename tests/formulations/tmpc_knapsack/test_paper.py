@@ -30,15 +30,6 @@ def test_all_fastest_if_that_fits(knapsack: str) -> None:
     assert choice(make(10, [(2, 1), (1, 5)], [(1, 5), (3, 0)]), knapsack) == "ba"
 
 
-@pytest.mark.parametrize("knapsack", VARIANTS)
-def test_the_watch_ends_the_swaps(knapsack: str) -> None:
-    instance = make(1, [(0, 7), (3, 0)], [(0, 7), (1, 0)])
-    watch = Watch()
-    watch.stop(Stop.INTERRUPTED)
-    answer = paper.solve(instance, Limits(), watch, knapsack=knapsack)
-    assert (answer.plan, answer.infeasible, answer.stop) == (None, False, Stop.INTERRUPTED)
-
-
 def test_the_time_limit_ends_the_swaps() -> None:
     """Each of some 20,000 truncating swaps looks at all options: seconds, but for the limit."""
     instance = make(20_000, *([(0, 2 + node % 7), (1 + node % 11, 1)] for node in range(20_000)))

@@ -18,7 +18,7 @@ from instances.problems.flushed_partitioning import Schedule, flush_pipeline
 from instances.problems.hierarchical_partitioning import MemoryModel, on_machines
 from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from instances.problems.training_strategy import Exchanged, StrategyInstance, of_chain
+from instances.problems.training_strategy import Exchanged, StrategyInstance
 from planner.files.load import family_of
 from solvers.outcome import Status, Stop
 
@@ -126,13 +126,6 @@ def test_strategies_by_hand() -> None:
         for more in family_of(given).questions().resources(given):
             changed = more.change.changed(more.amount)
             assert changed.inner_bandwidth == then.get(more.change.name, inner)
-
-
-def test_a_strategy_by_hand() -> None:
-    """Two layers of 4 bytes and a device of 5: either of them alone would do."""
-    found = planner.explain(of_chain(layers_of(5.0, 0.0, 4.0, 2, 1)))
-    assert [each.name for each in found.conflict] == ["devices", "memory", 0, 1]
-    assert {each.change: each.amount for each in found.repairs} == {"memory": 8, "devices": 2}
 
 
 def test_stages_by_hand() -> None:

@@ -56,12 +56,6 @@ def test_plans_without_stages_show_what_differs(shown: Any) -> None:
     assert found.same and shown(found).count("<table>") == 1 and "<img" not in shown(found)
 
 
-@pytest.mark.slow
-def test_a_comparison_has_losses_and_the_best_plan(shown: Any) -> None:
-    report = planner.crosscheck(planner.load("chain8"), methods=["exact", "equi"], reproducers=None)
-    assert shown(report).count("<img") == 2
-
-
 def test_models_are_compared_beside_the_search(shown: Any) -> None:
     found = planner.formulations(planner.load("fig2", objective="p2p"), limits=planner.Limits(time_s=5))
     html = shown(found)

@@ -14,7 +14,6 @@ Run = Callable[..., tuple[int, str, str]]
 PAGE = (ROOT / "docs" / "your-own-heuristic.md").read_text()
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, flags=re.DOTALL))
 EXAMPLES = [("greedy.py", "chain8"), ("swaps.py", "uniform-dist")]
-POPULATIONS = {"greedy.py": "chain8:memory=40MB..64MB", "swaps.py": "uniform-dist:stages=3..4,replicas=2"}
 MANY = (ROOT / "docs" / "validating-a-heuristic.md").read_text()
 FILES |= dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", MANY, flags=re.DOTALL))
 _SECONDS = re.compile(r"(?<=proved )\d\S+|(?<=completed )\d\S+")
@@ -72,31 +71,6 @@ def test_an_example_is_solved_checked_and_compared(run: Run, file: str, case: st
     code, out, _ = run("crosscheck", case, "--methods", f"exact,{method}", *entered, "--json")
     rows = json.loads(out)["results"]
     assert code == 0 and [row["loss"] for row in rows[1:]] == [loss, loss]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("file", "case"), EXAMPLES)
-def test_an_example_is_measured_validated_and_reported(run: Run, file: str, case: str) -> None:
-    method, entered = f"./{file}:solve", ["--plan", "theirs=plan.json"]
-    code, out, _ = run("solve", case, "--method", method, "--compare", "--out", "plan.json", "--json")
-    loss = json.loads(out)["loss"]
-    code, out, _ = run("bench", case, "--methods", f"exact,{method}", *entered, "--repeats", "1", "--json")
-    rows = json.loads(out)["rows"]
-    assert code == 0 and [row["loss"] for row in rows] == [pytest.approx(0, abs=1e-6), loss, loss]
-    source = ["validate", POPULATIONS[file], "--count", "2", "--methods", method, "--out", "many", "--json", "--quiet"]
-    code, out, _ = run(*source)
-    found = json.loads(out)
-    assert code == 0 and found["instances"] == 2 and found["unproved"] == 0
-    own = found["methods"][method]
-    assert own["optimal"] + own["suboptimal"] == 2
-    assert all(run("solve", worst, "--json")[0] == 0 for worst in found["worst"][method])
-    pytest.importorskip("jinja2")
-    pytest.importorskip("vl_convert")
-    assert run("report", case, "--methods", f"exact,{method}", *entered, "--out", "page.html", "--quiet")[0] == 0
-    page = Path("page.html").read_text()
-    assert f"--methods exact,{method} --plan theirs=plan.json" in page
-    assert ("Loss of every method" in page) is (loss > 1e-9)  # there is no picture of what is not lost
-    assert f"planner solve {case} --method {method}" in page and "--method theirs" not in page
 
 
 @thinned(("file", "case"), [("greedy.py", "uniform-dist"), ("swaps.py", "chain8")], 2)

@@ -14,7 +14,7 @@ from formulations.contract.rounding import step_below
 from instances.generators.transformer import FORWARD, RECOMPUTE, VANILLA
 from instances.problems.stage_edits import change_tmpcs, linearise
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
-from planner.analysis.sweep import best_order, load_orders, parse_counts, solve_orders, sweep, union
+from planner.analysis.sweep import best_order, load_orders, parse_counts, solve_orders, sweep
 from planner.cli.app import main
 from planner.files.load import family_of
 from planner.process.errors import UsageError
@@ -46,12 +46,6 @@ def test_several_combinations_at_once_find_the_same() -> None:
     assert found(2) == found(1)
     with pytest.raises(UsageError, match="--jobs is 0"):
         sweep("bert", 8, jobs=0)
-
-
-def test_a_smaller_bound_on_the_sum_is_never_faster() -> None:
-    _, _, rows = sweep("chain8", 8, [1, 2, 4, 8], [1], exact=True)
-    times = [row.objective for row in rows]
-    assert times == sorted(times) and times[0] < times[-1]
 
 
 def test_a_batch_is_never_exceeded() -> None:
@@ -229,14 +223,6 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["solve", "chain8", "--grad-accum", "2"]) == 2
 
 
-def test_nothing_is_proved_without_all_runs() -> None:
-    best = planner.solve(planner.load("chain8"), exact=True)
-    whole = union(best, [best], [best.bound], is_whole=True)
-    assert (whole.status, whole.stop, whole.proved_by) == (Status.OPTIMAL, Stop.PROVED, best.proved_by)
-    part = union(best, [best], [best.bound], is_whole=False)
-    assert (part.status, part.stop, part.bound, part.proved_by) == (Status.FEASIBLE, Stop.COMPLETED, None, None)
-
-
 def tmpcs(**given):
     """The TMPCs of a transformer layer at t = 2, by id."""
     layer = next(layer for layer in planner.load("bert", **given).layers if layer.name == "transformer layer")
@@ -250,13 +236,6 @@ def test_pipedream_stashes_weights_with_the_activations() -> None:
         assert weights == one[name].weight_bytes > 0 and two[name].time == one[name].time
         assert one[name].activation_bytes == pytest.approx(two[name].activation_bytes + weights)
         assert one[name].static_bytes == pytest.approx(two[name].static_bytes - 2 * weights)
-
-
-def test_pipedream_needs_more_memory_in_deep_pipelines_only() -> None:
-    for y, more in ((1, False), (2, None), (3, True)):
-        two, one = (tmpcs(memory_scheme=scheme)[VANILLA] for scheme in ("2bw", "pipedream"))
-        memory = [x.activation_bytes * y + x.static_bytes for x in (two, one)]
-        assert (memory[1] > memory[0]) is bool(more) if more is not None else memory[1] == pytest.approx(memory[0])
 
 
 def test_forward_only_profiles() -> None:
@@ -301,27 +280,6 @@ def test_infeasible_only_if_all_orders_are() -> None:
     mixed = {**by_order, "lifo": load_orders("diamond")[""]}
     found = solve_orders(mixed, method="exact")
     assert found.status is Status.OPTIMAL and found.stats["orders"]["id"] is None
-
-
-def test_a_bound_is_lost_with_the_order_that_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    proved = planner.solve(planner.load("diamond"), method="exact")
-    limited = replace(
-        proved, status=Status.UNKNOWN, stop=Stop.TIME_LIMIT, objective=None, bound=None, gap=None, plan=None
-    )
-    results: list[Any] = [proved, limited]
-    monkeypatch.setattr("planner.analysis.sweep.solve", lambda *_, **__: results.pop(0))
-    found = solve_orders({"id": None, "lifo": None}, limits=Limits(time_s=5))
-    assert (found.status, found.stop, found.bound, found.objective) == (
-        Status.FEASIBLE, Stop.TIME_LIMIT, None, proved.objective
-    )  # fmt: skip
-
-
-def test_infeasible_is_not_proved_by_some_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    proved = planner.solve(planner.load("diamond", memory="1B"), method="exact")
-    results: list[Any] = [proved, replace(proved, status=Status.UNKNOWN, stop=Stop.SIZE_LIMIT)]
-    monkeypatch.setattr("planner.analysis.sweep.solve", lambda *_, **__: results.pop(0))
-    found = solve_orders({"id": None, "lifo": None})
-    assert (found.status, found.stop) == (Status.UNKNOWN, Stop.SIZE_LIMIT)
 
 
 def one_after_the_other(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> list[Limits]:

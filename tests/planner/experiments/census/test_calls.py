@@ -255,18 +255,3 @@ def test_bert_of_appendix_c(published: Path, bandwidth: str, worst: float) -> No
     assert survey.rules["sort-once"].suboptimal == survey.rules["rerank"].suboptimal == 332
     assert survey.rules["sort-once"].usable == 320
     assert round(survey.rules["sort-once"].worst[0][0], 3) == worst
-
-
-@pytest.mark.paper
-@pytest.mark.slow
-def test_bert_where_degrees_do_not_divide(published: Path) -> None:
-    """N = 1920 on 512 devices: d = 3, 5, ... divide N, not S = 512, and have no y beyond ceil(S/d)."""
-    instance = planner.load(
-        published / "piper" / "bert32a100.json", devices=512, memory="8GiB", microbatches=1920, bandwidth="25GiB/s",
-        cost_model=CostModel.RELEASED,
-    )  # fmt: skip
-    calls = Subproblems(instance)
-    survey = calls.survey(1, calls.num_downsets)
-    assert (survey.calls, survey.instances, survey.nontrivial) == (86_330, 5_823_270, 570_126)
-    assert survey.rules["sort-once"].suboptimal == survey.rules["rerank"].suboptimal == 828
-    assert survey.rules["sort-once"].usable == 816
