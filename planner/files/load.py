@@ -169,10 +169,7 @@ def family_of(instance: Any) -> Family[Any, Any]:
 
     `UsageError` if there is none.
     """
-    known = find_family(instance)
-    if known is not None:
-        return known
-    family = formulations.family_named(type(instance).__module__.rpartition(".")[2])
+    family = find_family(instance) or formulations.family_named(type(instance).__module__.rpartition(".")[2])
     if family is not None:
         return family
     raise UsageError.at("the instance", type(instance).__name__, "an instance of a problem of planner list")
@@ -241,13 +238,15 @@ def _read(
     validates these takes as long to import as all else that loads an instance.
     """
     overrides, required = settings.split_requirements(overrides)
-    if problem is None and overrides.get("realizable") is not None and _OF_TRAINERS in _readers(family, content):
+    trainer, objective = overrides.get("realizable"), overrides.get("objective")
+    flushed = problem == "flushed_partitioning" and overrides.get("fill") is None and objective != "formula"
+    if trainer is not None and (problem is None or flushed) and _OF_TRAINERS in _readers(family, content):
         has_it = "realizable" in {each.name for each in family.overrides}
-        of_batch = overrides.get("microbatches") is not None or overrides.get("objective") == "iteration"
+        of_batch = flushed or overrides.get("microbatches") is not None or objective == "iteration"
         problem = _OF_TRAINERS if required or of_batch or not has_it else None
-    if (problem or family.name) == _OF_TRAINERS and overrides.get("objective") is not None:
-        if overrides["objective"] != "iteration":
-            raise UsageError.at("--objective", overrides["objective"], f"iteration: {_OF_TRAINERS} has no other")
+    if (problem or family.name) == _OF_TRAINERS and objective is not None:
+        if objective != "iteration":
+            raise UsageError.at("--objective", objective, f"iteration: {_OF_TRAINERS} has no other")
         overrides = {**overrides, "objective": None}
     if problem is not None:
         family = _readers(family, content, problem)[problem]
