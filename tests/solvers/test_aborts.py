@@ -269,17 +269,6 @@ def test_a_hint_of_several_threads_is_a_whole_solution_or_none(threads: int, mon
         assert hint.count("vars:") in (hints, 10)
 
 
-def test_crosscheck_keeps_all_other_results(three: str, aborting: Abort, capsys: pytest.CaptureFixture[str]) -> None:
-    aborting(AT_ONCE)
-    report = planner.crosscheck(planner.load(three), methods=["levels", "cpsat"], reproducers=None)
-    levels, model = report.results
-    assert levels.status is Status.OPTIMAL and "solver_aborts" not in levels.stats
-    assert model.stop is Stop.COMPLETED and model.reason.startswith("solver aborted: CP-SAT")
-    assert main(["crosscheck", three, "--methods", "levels,cpsat", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["results"]
-    assert [row["stop"] for row in rows] == ["proved", "completed"]
-
-
 def test_the_command_line_says_it_and_another_method_goes_on(
     three: str, aborting: Abort, capsys: pytest.CaptureFixture[str]
 ) -> None:

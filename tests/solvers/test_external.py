@@ -1,12 +1,9 @@
 """Solvers that run in HiGHS's place: their processes, their exam, what they must not claim (and `test_backends`)."""
 
-import os
-import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,26 +107,6 @@ def test_failing_twice_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     run = GSCIP.run(ITEMS, Limits(seed=7))
     assert (run.stop, run.values, run.reason) == (Stop.COMPLETED, None, "solver 1 failed: numerical trouble")
     assert seeds == [7, 8]
-
-
-@pytest.mark.skipif(not hasattr(os, "killpg"), reason="ends a process by a signal")
-def test_a_process_that_dies_is_a_failure_and_the_next_run_has_another() -> None:
-    check_solver.demand_passed("highs", Limits(solver=NAME))
-    pids: list[int] = []
-
-    def kill() -> None:
-        time.sleep(0.3)
-        for started in list(process._living):
-            pids.append(started.pid)
-            with suppress(ProcessLookupError):  # another test's, which has ended
-                os.kill(started.pid, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    run = GSCIP.run(market_split(6, 50, slack=True), Limits(time_s=0.9))
-    killer.join()
-    assert pids and run.stop is Stop.TIME_LIMIT  # of the second run
-    assert GSCIP.run(ITEMS).stop is Stop.PROVED
 
 
 def test_stopping_kills_the_process_and_keeps_what_it_found() -> None:

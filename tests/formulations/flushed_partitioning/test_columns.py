@@ -113,16 +113,6 @@ def test_a_better_plan_that_requirements_exclude_narrows_nothing(known: float | 
     assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(4.5)
 
 
-def test_the_devices_of_a_path_are_counted_together() -> None:
-    """Of two layers either may be split over two of three devices, but not both; memory keeps them apart."""
-    tmpcs = {1: (Tmpc("whole", 4.0, 0.0, 0.0, 1.0),), 2: (Tmpc("half", 1.0, 0.0, 0.0, 1.0),)}
-    layers = tuple(Layer(v, tmpcs) for v in "ab")
-    instance = flush_pipeline(StageInstance("two", layers, (Edge("a", "b", 0.0),), 3, 1.0, 1.0, 2))
-    assert brute_force(instance) == pytest.approx(6.0)
-    model = milp_columns.model_of(instance, complete=True)
-    assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(6.0)
-
-
 def test_what_columns_do_not_take() -> None:
     instance = random_flushed(0, same_weights=True)
     assert columns_supports(instance) is None

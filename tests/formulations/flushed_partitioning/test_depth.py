@@ -1,7 +1,6 @@
 """Depth on graphs with branches: by hand, reached sets by definition, and two exact methods against each other."""
 
 import random
-from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -10,9 +9,9 @@ from load import allowed_s
 from oracles.flushed_partitioning import random_flushed
 from strategies import SHAPES, random_edges
 
-from formulations.flushed_partitioning.definition.problem import depth, evaluate, violations
+from formulations.flushed_partitioning.definition.problem import depth, evaluate
 from formulations.flushed_partitioning.exact import labels
-from formulations.flushed_partitioning.exact.depth_labels import find_reached_sets, reachable
+from formulations.flushed_partitioning.exact.depth_labels import find_reached_sets
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.kernels.tables import pack
 from instances.graph import downsets
@@ -49,31 +48,6 @@ def test_edges_that_run_backwards_are_not_followed() -> None:
     assert depth(diamond(), plan("b", "a", "cd")) == 2
 
 
-def test_nodes_without_edges_are_side_by_side() -> None:
-    instance = diamond()
-    apart = replace(instance, flat=replace(instance.flat, edges=()))
-    assert depth(apart, plan("a", "b", "c", "d")) == 1
-    # all four at once, each its own stage or replicated: a quarter of the work, without any fill
-    answer = labels.solve(apart, Limits(), Watch())
-    assert evaluate(apart, answer.plan) == pytest.approx(8.0)
-
-
-def test_stages_side_by_side_count_once() -> None:
-    """Weights forbid replicas: four stages take 3/2 * 8, where a chain of four would take 7/4 * 8."""
-    instance = diamond(heavy=1e6)
-    answer = labels.solve(instance, Limits(), Watch())
-    assert evaluate(instance, answer.plan) == pytest.approx(12.0)
-    assert len(answer.plan.stages) == 4 and depth(instance, answer.plan) == 3
-
-
-def test_memory_counts_stages_side_by_side() -> None:
-    """Under 1F1B the first of four stages holds 4 micro-batches, whatever its depth."""
-    for memory, rules in ((4.0, set()), (3.0, {"memory"})):
-        instance = diamond()
-        limited = replace(instance, flat=replace(instance.flat, memory_bytes=memory))
-        assert {broken.rule for broken in violations(limited, plan("a", "b", "c", "d"))} == rules
-
-
 def test_reached_sets_give_the_depth_of_every_stage(cases: int) -> None:
     """Stages one after the other in front of a downset: depths from reached sets are those of the longest path."""
     several = 0
@@ -108,21 +82,6 @@ def test_reached_sets_give_the_depth_of_every_stage(cases: int) -> None:
             at = after
         assert known == {0: max(level)}
     assert several > cases / 10
-
-
-def test_chains_have_one_slot_and_reach_what_is_behind() -> None:
-    edges = [(0, 1), (1, 2)]
-    assert reachable(3, edges) == [0b110, 0b100, 0]
-    found = find_reached_sets(3, edges, pack([0b000, 0b100, 0b110, 0b111], 3))
-    assert found.width.tolist() == [0, 1, 1, 1]
-
-
-def test_sets_that_overlap_are_kept_apart() -> None:
-    """0 reaches a path of three, 1 a path of two that ends at the same node: 1 does not see how deep the first is."""
-    edges = [(0, 2), (2, 3), (3, 4), (1, 5), (5, 4), (5, 6)]
-    found = find_reached_sets(7, edges, pack([0b1111100], 7))
-    of_0, of_1, everything = (int(found.mask[0, v]) for v in (0, 1, 7))
-    assert found.width[0] == 2 and of_0 & of_1 == 0 and everything == of_0 | of_1
 
 
 def test_unions_are_not_kept() -> None:

@@ -18,8 +18,6 @@ from instances.errors import InstanceError
 from instances.graph import topological_order
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from solvers.cpsat import backend
-from solvers.milp import backend as milp_backend
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -90,15 +88,6 @@ def test_weights_that_take_ages_to_synchronise_fit_into_the_model() -> None:
     answer = cpsat.solve(instance, Limits(time_s=20), Watch())
     assert evaluate(instance, answer.plan) == brute_force(instance)
     assert answer.bound <= brute_force(instance)
-
-
-def test_the_model_counts_every_micro_batch_in_flight() -> None:
-    """GPipe with five: at d = 2 a replica holds three, at d = 1 all five."""
-    layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
-    for memory, infeasible in ((3.0, False), (2.0, True)):
-        instance = flush_pipeline(StageInstance("five", (layer,), (), 2, memory, 1.0, 5), Schedule.GPIPE)
-        assert backend.run(cpsat.model_of(instance).model, Limits()).infeasible is infeasible
-        assert milp_backend.run(milp.model_of(instance).model, Limits()).infeasible is infeasible
 
 
 def test_bytes_of_more_micro_batches_than_devices_fit_into_the_model() -> None:

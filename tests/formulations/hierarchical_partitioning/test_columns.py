@@ -9,7 +9,7 @@ from thinned import thinned
 
 import planner
 from formulations.contract.quantities import resolve_requirement
-from formulations.hierarchical_partitioning import FAMILY, methods, paper
+from formulations.hierarchical_partitioning import FAMILY, methods
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
 from formulations.hierarchical_partitioning.definition.problem import evaluate, most_in_flight, superstage_time
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
@@ -17,7 +17,7 @@ from formulations.hierarchical_partitioning.effort import columns_supports
 from formulations.hierarchical_partitioning.models import cpsat, milp_columns
 from formulations.hierarchical_partitioning.models.columns import Data
 from formulations.hierarchical_partitioning.models.superstages import Superstages, largest_time
-from formulations.hierarchical_partitioning.models.usable_arcs import Reach, first_reach
+from formulations.hierarchical_partitioning.models.usable_arcs import Reach
 from formulations.stage_partitioning.definition.plan import Stage
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
@@ -137,15 +137,6 @@ def test_what_is_known_with_requirements_is_not_improved_without() -> None:
     assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == 8.0
 
 
-def test_a_wider_target_has_no_fewer_superstages() -> None:
-    instance = tight_chain(3)
-    superstages = Superstages(instance, 100, Watch())
-    most = largest_time(instance, superstages.terms)
-    counts = [len(Reach(superstages, most * share).arcs(whole=True)) for share in (0.1, 0.4, 1.0)]
-    assert counts == sorted(counts) and counts[-1]
-    assert first_reach(superstages, Watch(), complete=True).target == most
-
-
 def test_sizes_that_columns_take(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = tight_chain(0)
     count = len(instance.flat.layers) + 1
@@ -166,27 +157,6 @@ def test_a_bound_under_a_literal_is_no_bound() -> None:
     """CP-SAT 9.15 without presolve called this infeasible, until `solvers.cpsat.backend` switched a detection off."""
     instance = random_hierarchical(71, max_nodes=3)
     assert not cpsat.solve(instance, Limits(time_s=20), Watch()).infeasible
-
-
-def test_zero_machines_left_is_infeasible() -> None:
-    """A plan on two machines is cut off by K_2 = 1 when no machine holds everything."""
-    for seed in range(200):
-        instance = random_hierarchical(seed, max_nodes=3, memory="tight")
-        if instance.num_machines < 2:
-            continue
-        wide = paper.solve(instance, Limits(), Watch())
-        narrow = paper.solve(replace_machines(instance), Limits(), Watch())
-        if wide.infeasible or not narrow.infeasible:
-            continue
-        assert not cpsat.solve(instance, Limits(time_s=20), Watch()).infeasible
-        assert cpsat.solve(replace_machines(instance), Limits(time_s=20), Watch()).infeasible
-        return
-    raise AssertionError("no instance needs its second machine")
-
-
-def replace_machines(instance):
-    flat = replace(instance.flat, num_devices=instance.devices_per_machine)
-    return replace(instance, flat=flat, num_machines=1)
 
 
 def chain() -> HierarchicalInstance:

@@ -71,13 +71,6 @@ def test_brute_force_agrees(make: Callable[[int], HierarchicalInstance], seeds: 
     assert 0 < infeasible < cases
 
 
-def test_a_split_that_fewer_bytes_admit() -> None:
-    instance = random_hierarchical(775, memory="tight")
-    for model in MemoryModel:
-        own = replace(instance, memory_model=model)
-        assert same(optimum(own), BruteForce(own).solve())
-
-
 def test_a_machine_may_be_full_of_transfers() -> None:
     """a | b on two machines of one device: 5 s of work and 2 * 2 bytes at 1 byte/s; together they take 10 s."""
     layers = tuple(Layer(v, {1: (Tmpc("x", 5.0, 100.0, 1.0, 1.0),)}) for v in "ab")

@@ -96,14 +96,6 @@ def test_no_false_optimum_of_tight_tolerances(seeds: range) -> None:
             assert run.bound is not None and model.lower_bound(run.bound) <= 2.25
 
 
-def test_models_agree_with_chains_of_downsets_on_more_operators(cases: int) -> None:
-    for seed in range(max(1, cases // 20)):
-        instance = replace(wide(14, seed), num_stages=3, memory_bytes=6e7, training=TrainingMemory())
-        best = solve(exact.solve, instance)
-        value = evaluate(instance, best.plan)
-        assert evaluate(instance, solve(cpsat.solve, instance).plan) == pytest.approx(value, rel=1e-6)
-
-
 @pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
 @thinned("part", ["memory", "pooled", "stash", "additive"], 2)
 def test_models_let_in_what_fits_exactly_and_nothing_above(room: Any, part: str) -> None:
@@ -294,16 +286,6 @@ def test_a_plan_is_handed_over_mapping_of() -> None:
         mapping_of(instance, replace(plan, replicas=(1,) * 4), matrix)
     with pytest.raises(ValueError, match="the same for every stage"):
         mapping_of(instance, replace(plan, replicas=(1, 2, 1, 1)), matrix)
-
-
-@pytest.mark.parametrize("room", [exact, cpsat, milp], ids=["exact", "cpsat", "milp"])
-def test_a_stage_keeps_its_inputs_for_those_behind_it(room: Any) -> None:
-    operators = tuple(Operator(v, 1.0, activation_bytes=size) for v, size in enumerate((5.0, 0.0, 0.0)))
-    tensors = tuple(Tensor(v, (v + 1,), 0.1) for v in range(2))
-    instance = OperatorInstance("three", operators, tensors, 3, bandwidth_bytes_per_s=1.0, memory_bytes=10.0)
-    instance = replace(instance, training=TrainingMemory(1.0, 3, "1f1b", True))
-    assert solve(room.solve, instance).plan is not None
-    assert solve(room.solve, replace(instance, memory_bytes=9.99)).infeasible
 
 
 def test_a_free_number_of_stages_weighs_parameters_against_time(cases: int) -> None:

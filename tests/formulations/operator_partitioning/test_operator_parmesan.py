@@ -138,15 +138,6 @@ def test_losses_of_each_step_add_up() -> None:
         assert parts == pytest.approx(stats["loss"], abs=1e-9)
 
 
-def test_refinement_keeps_memory() -> None:
-    operators = tuple(Operator(v, time, memory_bytes=4.0) for v, time in enumerate((1.0, 1.0, 5.0, 5.0)))
-    tensors = tuple(Tensor(v, (v + 1,), 0.1) for v in range(3))
-    instance = OperatorInstance("four", operators, tensors, 2, bandwidth_bytes_per_s=1.0, memory_bytes=8.0)
-    start = OperatorPlan(((0, 1), (2, 3)), (1, 1))
-    assert refine(instance, start) == (start, 0)
-    assert refine(replace(instance, memory_bytes=12.0), start)[0].stages == ((0, 1, 2), (3,))
-
-
 #: A chain of three operators of 1 s; a sends one tensor of 2 s to both others, b one of 1 s to c.
 SHARED = OperatorInstance(
     "shared",
@@ -210,7 +201,3 @@ def test_losses_as_measured(name: str, stages: int, step: str, percent: float) -
     instance = planner.load(name, stages=stages)
     result = planner.solve(instance, method="parmesan", options={"report-losses": True})
     assert 100 * result.stats["losses"][step] == pytest.approx(percent, abs=0.05)
-
-
-def test_cpsat_agrees_on_the_example() -> None:
-    assert planner.solve(SHARED, method="cpsat").objective == 4.0

@@ -207,40 +207,6 @@ def test_models_of_the_evaluation(make: Callable[..., StageGraph]) -> None:
         assert stats["quickest_iteration"]["iteration_s"] == min(row["iteration_s"] for row in stats["sweep"])
 
 
-def test_the_bottleneck_alone_prefers_one_microbatch() -> None:
-    # There is no term for filling and draining: the least bottleneck is one micro-batch, the quickest iteration is not.
-    stats = run(fewest_devices.solve, mmt(devices=4)).stats
-    assert stats["microbatch"] == 64 and stats["quickest_iteration"]["microbatch"] == 4
-    assert stats["samples_per_s"] == pytest.approx(39.0, abs=0.05)
-    assert stats["quickest_iteration"]["samples_per_s"] == pytest.approx(67.5, abs=0.05)
-
-
-def test_the_case_study_is_one_deeper_than_the_paper_says() -> None:
-    # The join lies in a stage with the end of one branch: the other branch's last stage waits for it.
-    instance = replace(mmt(2, 4), microbatches=(2,))
-    answer = run(graphpipe.solve_graphpipe, instance)
-    assert answer.plan is not None
-    assert len(answer.plan.stages) == 8 and answer.stats["depth"] == 5
-    assert run(graphpipe.solve_pipedream, instance).stats["depth"] == 8
-
-
-def test_sequential_models_do_as_well_as_a_chain() -> None:
-    instance = sequential_transformer(devices=4)
-    one, other = (run(solve, instance) for solve in (graphpipe.solve_graphpipe, graphpipe.solve_pipedream))
-    assert one.stats["quickest_iteration"] == other.stats["quickest_iteration"]
-
-
-def test_simulation_of_an_even_chain() -> None:
-    time = AffineTime(0.0, 1.0)
-    made = tuple(Operator(str(v), time, AffineTime(0.0, 2.0), 0.0, 0.0) for v in range(5))
-    edges = tuple(OperatorEdge(v, v + 1, 0.0) for v in range(4))
-    for microbatches in (1, 3, 8):
-        instance = StageGraph("row", made, edges, 5, 1.0, 1.0, 0.0, microbatches, microbatches=(1,))
-        answer = run(graphpipe.solve_pipedream, instance)
-        assert answer.plan is not None and len(answer.plan.stages) == 5
-        assert iteration_s(instance, answer.plan) == (microbatches + 5 - 1) * 3
-
-
 def test_the_compiled_simulation_is_the_defined_one(cases: int) -> None:
     for seed in range(cases // 5):
         schedule: Schedule = ("uniform", "per-stage", "kfkb")[seed % 3]

@@ -48,34 +48,6 @@ def test_edges_past_a_stage_cost_it_nothing(cases: int) -> None:
         agrees(random_stage_instance(seed, shape="random", max_tmpcs=1, max_devices=6, memory="ample"))
 
 
-def test_edges_into_a_downset_are_summed_by_source(cases: int) -> None:
-    crossed = 0
-    for seed in range(cases // 4):
-        instance = random_stage_instance(seed, shape="random", max_nodes=7)
-        profile, found = build_profile(instance, prune=True), all_downsets(instance, 1000)
-        assert found is not None
-        member = np.unpackbits(found.view(np.uint8), axis=1, bitorder="little")[:, : len(instance.layers)] > 0
-        values = np.array([[2.0**e for e in range(len(instance.edges))]])
-        starts, sources, sums = tables.crossing_sums(profile, member.astype(float), values)
-        for row, inside in enumerate(member):
-            expected: dict[int, float] = {}
-            for e, (u, v) in enumerate(instance.edge_indices):
-                if inside[v] and not inside[u]:
-                    expected[u] = expected.get(u, 0.0) + values[0, e]
-            here = slice(starts[row], starts[row + 1])
-            assert dict(zip(sources[here].tolist(), sums[0, here].tolist(), strict=True)) == expected
-            crossed += len(expected)
-    assert crossed > cases
-
-
-def test_more_replicas_save_memory() -> None:
-    """The second layer needs d = 2 for its time, the first d = 2 for its memory: two in flight instead of three."""
-    first = Layer("first", {1: (Tmpc("only", 1.0, 0.0, 5.0, 0.0),)})
-    second = Layer("second", {1: (Tmpc("only", 2.0, 0.0, 0.0, 6.0),)})
-    instance = StageInstance("saved", (first, second), (Edge("first", "second", 0.0),), 4, 10.0, 1.0, 4)
-    assert agrees(instance) and value(instance) == 1.0
-
-
 def test_every_sum_counts_where_one_is_asked_for(cases: int) -> None:
     for seed in range(cases):
         agrees(random_stage_instance(seed, exactly=True, max_tmpcs=2, max_devices=7, memory="tight"))

@@ -23,8 +23,6 @@ from planner.cli.app import main
 
 #: Bytes for each byte of weights: always, and for each micro-batch in flight.
 HELD = {"weights": (1, 0), "adam": (4, 0), "mixed": (8, 0), "2bw": (9, 0), "pipedream": (7, 1)}
-TABLE = "name,time,weight_bytes,output_bytes\nfirst,1.3ms,4MB,2MB\nsecond,2ms,8MB,\n"
-MACHINE = {"devices": 4, "bandwidth": "25GB/s", "microbatches": 8}
 
 
 def tmpc(**more: Any) -> dict[str, Any]:
@@ -56,33 +54,6 @@ def _json(loaded: Any) -> dict[str, Any]:
     from planner.files.load import family_of
 
     return json.loads(json.dumps(family_of(loaded).to_json(loaded)))
-
-
-def test_the_rule_is_exact_to_the_byte(tmp_path: Path):
-    file = tmp_path / "layers.csv"
-    file.write_text(TABLE)
-    for memory, status in ((47_999_999, "infeasible"), (48_000_000, "optimal")):  # 12 MB of weights on one device
-        given = {**MACHINE, "devices": 1, "microbatches": 1}
-        loaded = planner.load(str(file), memory=memory, memory_scheme="adam", **given)
-        assert planner.solve(loaded, exact=True).status == status
-
-
-@pytest.mark.parametrize("command", [["solve", "--exact"], ["crosscheck", "--methods", "exact"]])
-def test_the_command_line_has_the_rule_and_names_it(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    file = tmp_path / "layers.csv"
-    file.write_text(TABLE)
-    name, *options = command
-    given = [name, str(file), *options, "--devices", "4", "--bandwidth", "25GB/s", "--microbatches", "8", "--quiet"]
-    assert main([*given, "--memory", "1B"]) == 2
-    said = capsys.readouterr().err
-    assert "line 2: static_bytes is missing; expected a size, or --memory-scheme" in said
-    assert "weights|adam|mixed|2bw|pipedream" in said and said.count("\n") == 1
-    assert main([*given, "--memory", "1B", "--memory-scheme", "weights"]) == 4
-    capsys.readouterr()
-    assert main([*given, "--memory", "1GB", "--memory-scheme", "2bw"]) == 0
-    assert "memory-scheme 2bw" in capsys.readouterr().out or name == "crosscheck"
 
 
 @pytest.mark.parametrize(

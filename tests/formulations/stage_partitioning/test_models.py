@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from model_checks import check_answer, check_pinned, hair_too_large, knowing, long_chain, published_bert
+from model_checks import check_answer, check_pinned, hair_too_large, long_chain, published_bert
 from oracles.stage_partitioning import brute_force
 from small_instances import random_case
 from strategies import random_stage_instance, with_magnitudes
@@ -47,17 +47,6 @@ def test_a_pinned_plan_is_feasible_exactly_if_it_breaks_no_rule(models: ModuleTy
     assert seen.count(True) >= cases // 8 and seen.count(False) >= cases // 4
 
 
-@BLOCKS
-def test_an_optimal_plan_is_feasible_in_the_model_with_itself_as_hint(models: ModuleType) -> None:
-    for seed in range(4 if models is cpsat else 2):
-        instance = random_stage_instance(seed)
-        plan = check_answer(models.solve, instance).plan
-        if plan is not None:
-            model = models.model_of(instance, knowing(instance, plan))
-            run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
-            assert evaluate(instance, model.decode(run.values)) == pytest.approx(evaluate(instance, plan), rel=1e-6)
-
-
 @cache
 def decided_by(name: str) -> StageInstance:
     """The first random instance whose optimum is another one with one less of a budget."""
@@ -88,15 +77,6 @@ def test_what_only_rounding_lets_through_is_cut_off(models: ModuleType) -> None:
     answer = check_answer(models.solve, hair_too_large())
     assert answer.plan is not None
     assert answer.plan.stages[0].tmpcs == {"a": "lean", "b": "fast"}
-
-
-@pytest.mark.parametrize(("models", "time_s"), [(cpsat, 3.0), (milp, 1.5)], ids=["cpsat", "milp"])
-def test_plans_are_reported_while_the_search_goes_on(models: ModuleType, time_s: float) -> None:
-    received: list[tuple[float | None, float | None]] = []
-    watch = Watch(Limits(time_s=time_s), lambda _, objective, bound: received.append((objective, bound)))
-    answer = models.solve(long_chain(8, 6), Limits(time_s=time_s), watch)
-    assert len(received) >= 2 and answer.stop in (Stop.PROVED, Stop.TIME_LIMIT)
-    assert all(bound <= objective for objective, bound in received if objective is not None and bound is not None)
 
 
 @pytest.mark.paper

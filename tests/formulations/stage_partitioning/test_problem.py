@@ -91,13 +91,6 @@ def test_an_edge_past_a_stage_costs_its_two_ends_only():
     assert stage_time(skip, stage(3)) == 6 + 6 + 100
 
 
-def test_no_weights_are_synchronised_without_data_parallelism():
-    heavy = replace(
-        CHAIN, layers=(replace(CHAIN.layers[0], tmpcs={1: (Tmpc("x", 8, 10**9, 2, 3),)}), *CHAIN.layers[1:])
-    )
-    assert stage_time(heavy, stage(1)) == 18
-
-
 def test_suffix_sums_and_memory():
     three = plan(stage(1, d=3), stage(2, d=2), stage(3))
     assert suffix_sums(three) == [6, 3, 1]
@@ -114,10 +107,6 @@ def test_evaluate_refuses_what_it_cannot_price():
         evaluate(CHAIN, plan(stage(4)))
     with pytest.raises(ValueError, match="no TMPC 'z'"):
         evaluate(CHAIN, plan(stage(1, 2, 3, n2="z")))
-
-
-def test_a_feasible_plan_breaks_no_rule():
-    assert rules(CHAIN, TWO) == []
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from model_checks import check_stopped_builds, hair_too_large, knowing, long_chain, random_plan
+from model_checks import check_stopped_builds, knowing, long_chain, random_plan
 from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, with_magnitudes
 
 import planner
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
-from formulations.stage_partitioning.definition.problem import (
-    evaluate,
-    stage_memory,
-    stage_time,
-    suffix_sums,
-    violations,
-)
+from formulations.stage_partitioning.definition.problem import evaluate, suffix_sums, violations
 from formulations.stage_partitioning.model_size import blocks_too_large
 from formulations.stage_partitioning.models import cpsat, milp
-from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
+from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.block_search import BlockSearch
 from formulations.stage_partitioning.models.blocks import Blocks
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
@@ -82,40 +76,6 @@ def test_every_plan_is_a_path_of_blocks_at_its_own_time(room: Any, cases: int) -
     assert seen > count // 16
 
 
-def test_nodes_of_a_stage_are_never_apart(cases: int) -> None:
-    """Stages that fill the target and the memory to the last bit, of any nodes with nothing between them outside."""
-    seen = 0
-    for seed in range(5 * cases):
-        rng = random.Random(seed)
-        instance = random_stage_instance(rng, max_nodes=6, max_devices=6, memory="ample")
-        terms = Terms(instance)
-        t, d = rng.choice(terms.configs or ((0, 0),))
-        own = [[o for o in of_node if terms.options[o].tp_degree == t] for of_node in terms.of_node]
-        nodes = _closed(rng, instance)
-        if not all(own[v] for v in nodes):
-            continue
-        stage = terms.plan([Chosen(t, d, tuple(rng.choice(own[v]) for v in nodes))]).stages[0]
-        s, target = rng.randint(d, terms.max_s), stage_time(instance, stage)
-        if target == 0:
-            continue
-        seen += 1
-        limited = replace(instance, memory_bytes=stage_memory(instance, stage, s))
-        blocks = Blocks(Terms(limited), target, Watch()).blocks
-        apart = next(block.apart for block in blocks if block.key == (s, t, d))
-        assert all(len(nodes.intersection(group)) <= 1 for group in apart), seed
-    assert seen > cases
-
-
-def _closed(rng: random.Random, instance: StageInstance) -> set[int]:
-    """Random nodes, and those between them."""
-    before = {v: {v} for v in range(len(instance.layers))}
-    for _ in before:
-        for u, v in instance.edge_indices:
-            before[v] |= before[u]
-    drawn = rng.sample(sorted(before), rng.randint(1, min(4, len(before))))
-    return {w for w in before if any(u in before[w] for u in drawn) and any(w in before[v] for v in drawn)}
-
-
 @pytest.mark.parametrize(("work", "crossing", "are_apart"), [(2.0, 3.0, True), (3.0, 2.0, True), (1.0, 3.0, False)])
 def test_a_neighbour_takes_its_time_or_its_crossing(work: float, crossing: float, are_apart: bool) -> None:
     """Two nodes of 9 at a target of 10: a neighbour before the second is with them, or is paid for."""
@@ -169,14 +129,6 @@ def heavy_edge() -> tuple[StageInstance, StagePlan]:
     return instance, StagePlan(tuple(Stage((v,), 1, 1, {v: "x"}) for v in "ab"))
 
 
-@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
-def test_a_stage_that_is_too_slow_may_be_part_of_a_faster_one(room: Any) -> None:
-    instance, apart = heavy_edge()
-    answer = room.solve(instance, Limits(), knowing(instance, apart))
-    assert evaluate(instance, apart) == 201.0
-    assert evaluate(instance, answer.plan) == 2.0 and answer.bound <= 2.0
-
-
 @BOTH
 def test_what_is_forbidden_is_one_stage_or_all_beyond_it(room: Any) -> None:
     instance, apart = heavy_edge()
@@ -214,13 +166,6 @@ def test_what_is_searched() -> None:
     assert blocks_too_large(replace(planner.load("bert32"), num_devices=64))
     answer = cpsat.solve(replace(planner.load("bert32"), num_devices=64), Limits(), Watch())
     assert answer.plan is not None and answer.stop is Stop.SIZE_LIMIT
-
-
-def test_stages_that_rounding_admits_are_cut_off() -> None:
-    instance = hair_too_large()
-    for room in (cpsat, milp):
-        answer = room.solve(instance, Limits(), Watch())
-        assert answer.stop is Stop.PROVED and violations(instance, answer.plan) == ()
 
 
 def test_relaxations_alone_refute_half_of_the_optimum() -> None:

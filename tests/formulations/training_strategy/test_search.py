@@ -238,23 +238,6 @@ def test_layers_of_three_ways_are_bounded_by_the_relaxation() -> None:
     assert exactly is not None and 0 < chain.least_again(1)[0, 3] <= exactly.again[0]
 
 
-@pytest.mark.slow
-def test_a_search_that_may_not_simulate_again_is_stopped_with_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound that is reported while a search goes on is never above the optimum."""
-    monkeypatch.setattr(layouts, "_TURN", 1)
-    for number in range(30):
-        instance = random_case("training_strategy", 11, number)
-        told: list[tuple[float | None, float | None]] = []
-        watch = Watch(Limits(), lambda _, objective, bound, told=told: told.append((objective, bound)))
-        found = exact.solve(instance, Limits(), watch)
-        best = optimum(instance)
-        assert (best is None) == (found.plan is None)
-        if best is not None:
-            assert evaluate(instance, found.plan) == pytest.approx(best, rel=1e-9), number
-            assert all(bound is None or bound <= best * (1 + 1e-9) for _, bound in told)
-            assert all(objective is None or objective >= best * (1 - 1e-9) for objective, _ in told)
-
-
 @pytest.mark.parametrize("seed", [254, 262, 297])
 def test_time_that_ends_between_the_ways_of_a_layout_proves_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = random_instance(random.Random(seed))

@@ -173,25 +173,6 @@ def test_groups_share_by_hand(given: StrategyPlan, peak: float, time: float) -> 
             assert "sharding" in [each.rule for each in violations(own, replace(given, **wrong))]
 
 
-@pytest.mark.parametrize(
-    ("level", "overlaps", "inner", "groups"),
-    [
-        # Fewer send no more, but for weights that are gathered in each pass, or that alone follow it.
-        (1, False, None, 1), (2, False, None, 1), (3, False, None, 2), (1, True, None, 2),
-        # Two machines of two devices; at 8 bytes/s both would take as long, by two ports or in two steps.
-        (1, False, 16.0, 2),
-    ],
-)  # fmt: skip
-def test_groups_are_chosen(level: int, overlaps: bool, inner: float | None, groups: int) -> None:
-    """Times of the layers hide all that may be beside them, but at levels 2 and 3."""
-    made = replace(sharing_all(2.0, (level,)), shard_groups=(), requirements=("pp_degree == 1", "dp_degree == 4"))
-    machine = None if inner is None else 2
-    made = replace(made, overlaps_gradients=overlaps, devices_per_machine=machine, inner_bandwidth=inner)
-    found = exact.solve(made, Limits(), Watch()).plan
-    times = {r: evaluate(made, replace(plan(1, 4, level), shard_groups=r)) for r in (1, 2)}
-    assert found is not None and found.shard_groups == groups == min(times, key=lambda r: times[r])
-
-
 def making_again(most: int = 1) -> StrategyInstance:
     """Layers hold 1 byte of a micro-batch, or a quarter and 2 s more; one of them 5, or 1."""
     made = replace(sharing_all(1.0, (0,)), makes_again_in_turn=True)
@@ -278,28 +259,6 @@ def of_model(room: Any, instance: StrategyInstance) -> float | None:
     bound = float(model.lower_bound(ran.bound))
     assert violations(instance, found) == () and evaluate(instance, found) == pytest.approx(bound, rel=1e-6)
     return bound
-
-
-@pytest.mark.parametrize("room", [milp, cpsat])
-@pytest.mark.parametrize(
-    ("p", "level", "kind"),
-    [
-        (1, 0, F1B), (1, 1, F1B), (1, 3, F1B), (2, 0, F1B), (2, 1, F1B), (2, 2, F1B), (2, 3, F1B),
-        (2, 0, Schedule.INTERLEAVED), (2, 0, Schedule.ZB_H1),
-    ],
-)  # fmt: skip
-def test_models_of_sums_beside_passes(room: Any, p: int, level: int, kind: Schedule) -> None:
-    """Layers with sums of 4, 16, 2 and 12 s, half of that from level 1 on."""
-    made = sharing_all(0.5, (level,))
-    layers = tuple(
-        replace(layer, tmpcs={1: tuple(replace(x, time=time, weight_bytes=weights) for x in layer.tmpcs[1])})
-        for layer, time, weights in zip(made.flat.layers, (3.0, 6.0, 9.0, 3.0), (1.0, 4.0, 0.5, 3.0), strict=True)
-    )
-    made = replace(made, flat=replace(made.flat, layers=layers), overlaps_gradients=True, schedules=(kind,))
-    made = replace(made, virtual_stages=2, requirements=(f"pp_degree == {p}", "dp_degree == 2"))
-    best = exact.solve(made, Limits(), Watch())
-    assert best.plan is not None and best.bound == pytest.approx(evaluate(made, best.plan), rel=1e-9)
-    assert of_model(room, made) == pytest.approx(best.bound, rel=1e-6)
 
 
 def test_chunks_of_a_device_sum_one_after_the_other() -> None:
@@ -508,15 +467,6 @@ def test_exact_search_against_brute_force(make: Any, cases: int, many: int) -> N
     numbers = range(10_000, 10_000 + many) if many else range(2 * cases)
     feasible = [agrees(make(number, 4 if many else 3), exact.solve, 1e-9, number) for number in numbers]
     assert len(feasible) / 4 < sum(feasible) < len(feasible)
-
-
-@pytest.mark.parametrize(("memory", "level"), [(23.0, 1), (22.9, 2), (16.0, 2), (15.9, 3), (15.0, 3), (14.9, None)])
-def test_levels_are_chosen_where_memory_is_short(memory: float, level: int | None) -> None:
-    """Eight replicas of all layers hold 4 (10 - 6 * 7/8) + 4 bytes at level 1, 16 at 2, and 15 at 3."""
-    made = replace(sharing_all(1.0), requirements=("pp_degree == 1", "dp_degree == 8"))
-    found = exact.solve(replace(made, flat=replace(made.flat, memory_bytes=memory)), Limits(), Watch())
-    assert (None if found.plan is None else found.plan.sharding) == level
-    assert found.infeasible == (level is None)
 
 
 @pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn, case_of_groups])

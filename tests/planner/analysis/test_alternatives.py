@@ -100,16 +100,6 @@ def test_the_best_plans_are_those_of_brute_force(name: str, many: int) -> None:
     assert several > len(tried) / 10
 
 
-def test_stages_that_do_not_follow_each_other_may_join() -> None:
-    x = Tmpc("x", 1.0, 0.0, 1.0, 0.0)
-    layers = tuple(Layer(node, {1: (x,)}) for node in range(3))
-    instance = StageInstance("free", layers, (), 3, 10.0, 1.0, 3, max_dp_degree=1)
-    classes = by_class("stage_partitioning", instance)
-    assert classes is not None
-    found = alternatives(instance, planner.solve(instance, exact=True), count=1000)
-    assert listed(found, classes) == pytest.approx(sorted(classes.values())) and found.bound == math.inf
-
-
 def test_one_replica_shares_nothing_at_any_level() -> None:
     layers = tuple(Layer(v, {1: (Tmpc("x", 1.0, 1.0, 1.0, 20.0),)}) for v in range(2))
     flat = StageInstance("levels", layers, (Edge(0, 1, 0.0),), 2, 1e3, 1.0, 2)

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from oracles.stage_graph import plans
 from small_instances import random_case
-from thinned import thinned
 
 import planner
 from formulations.contract.family import Answer
@@ -149,32 +148,6 @@ def three(K: int, *requirements: str, minibatch: int = 1, memory: float = 100.0)
     operators = tuple(Branch(name, time, time, 1.0, 1.0) for name in "abc")
     edges = (OperatorEdge(0, 2, 1.0), OperatorEdge(1, 2, 1.0))
     return StageGraph("three", operators, edges, K, memory, 1.0, 0.0, minibatch, requirements=requirements)
-
-
-@thinned(
-    ("requirements", "devices"),
-    [
-        (("idle_devices >= 2", "num_stages >= 3"), 5),  # beyond what all replicas can use
-        (("idle_devices == 40",), 41),
-        (("idle_devices >= 3", "idle_devices <= 1"), None),
-        (("idle_devices <= 0", "num_stages >= 3"), 3),  # four or more would be too many again
-        (("idle_devices == 2", "num_stages >= 3"), 5),
-        (("num_stages >= 4",), None),
-    ],
-    2,
-)
-def test_idle_devices_that_are_required(requirements: tuple[str, ...], devices: int | None) -> None:
-    instance = three(2, *requirements)
-    assert repairs(instance).get("devices") == devices
-    if devices is not None:
-        solved = [planner.solve(replace(instance, num_devices=K), exact=True).status for K in (devices - 1, devices)]
-        assert solved == [Status.INFEASIBLE, Status.OPTIMAL]
-
-
-def test_a_number_between_two_that_do_not_do() -> None:
-    """Three devices are used and one is idle: four, though plans may use up to six."""
-    own = (f"devices_of({node}) == 1" for node in range(3))
-    assert repairs(three(1, "num_stages >= 3", "idle_devices == 1", *own, minibatch=2))["devices"] == 4
 
 
 def has_plan(instance: StageGraph) -> bool:

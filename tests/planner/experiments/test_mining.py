@@ -120,18 +120,6 @@ def released() -> Any:
     return mine("amp-released", loss=1.0, limits=Limits(seed=1), count=COUNT)
 
 
-@pytest.mark.slow
-def test_a_loss_of_the_released_program_is_found_and_made_smallest() -> None:
-    found = released()
-    assert found.instance is not None and found.loss == pytest.approx(1.0) and found.stop is Stop.COMPLETED
-    assert found.size is not None and found.size["nodes"] == 3 and found.evaluations <= COUNT
-    again = mine("amp-released", loss=1.0, limits=Limits(seed=1), count=COUNT)
-    assert again.instance == found.instance and found.worst == pytest.approx(max(found.worst_of.values()))
-    best = planner.solve(found.instance, method="exact")
-    assert found.reference is not None and best.objective == found.reference.objective
-    assert planner.solve(found.instance, method="amp-released").objective == 2 * (best.objective or 0)
-
-
 @pytest.mark.parametrize(("domain", "sum_of_numbers"), [("", 10), ("even-cuts", 14)])
 def test_no_smaller_step_loses_as_much(domain: str, sum_of_numbers: int) -> None:
     def score(_search: LossSearch, genome: Genome) -> tuple[float, Any]:
@@ -311,13 +299,6 @@ def test_plans_and_certificates_are_judged_again(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("planner.experiments.mining.files.verify", lambda *_: rejected)
     with pytest.raises(planner.CrosscheckError, match="the certificate of exact is rejected: it is false"):
         writes(mined, files)
-
-
-def test_nothing_found_has_an_exit_code_of_its_own(run: Callable[..., Any]) -> None:
-    code, out, _ = run("mine", "exact", "--against", "cpsat", "--count", "12", "--out", "x.json", "--json")
-    shown = json.loads(out)
-    assert code == 3 and shown["loss"] is None and shown["out"] is None and shown["evaluations"] > 0
-    assert not Path("x.json").exists()
 
 
 @thinned(

@@ -36,30 +36,6 @@ def first_fast(instance):
     fast = {str(instance.nodes[0].id): "fast"}
     return {"choice": {str(node.id): "slow" for node in instance.nodes} | fast}
 """
-BAD = """
-import sys, time
-
-def raises(instance):
-    raise KeyError(4)
-
-def prints(instance):
-    print("x" * 5000)
-    sys.stderr.write("noise" * 1000)
-    return {"choice": {str(node.id): "slow" for node in instance.nodes}}
-
-def hangs(instance):
-    time.sleep(1000)
-
-def none(instance):
-    return None
-
-def other(instance):
-    return {"choice": {"no such": "slow"}}
-
-def late(instance, watch):
-    watch.plan(prints(instance))
-    raise ValueError("after a plan")
-"""
 
 
 def knapsack(name: str, capacity: float, *slow: float) -> KnapsackInstance:
@@ -81,7 +57,6 @@ POPULATION = [
 def methods(run: Run) -> Run:
     """Writes the methods into the folder that `run` made, and the population as rows."""
     Path("by_hand.py").write_text(BY_HAND)
-    Path("bad.py").write_text(BAD)
     Path("four.jsonl").write_text("".join(json.dumps(FAMILY.to_json(each)) + "\n" for each in POPULATION))
     return run
 
@@ -141,41 +116,6 @@ def rows_of(folder: str) -> list[dict[str, Any]]:
     return table
 
 
-@pytest.mark.parametrize(
-    ("function", "outcome", "words"),
-    [
-        # Others are tried on `planner.solve` (planner/plugins/test_brought.py).
-        pytest.param("hangs", "no_plan", "its process was ended at the time limit", marks=pytest.mark.slow),
-        pytest.param("raises", "error", "raised KeyError: 4 (line ", marks=pytest.mark.slow),
-        pytest.param(
-            "other",
-            "invalid",
-            "returned a plan that breaks choice: there is no node 'no such'",
-            marks=pytest.mark.slow,  # an invalid plan is among the rows by hand
-        ),
-        pytest.param("late", "suboptimal", "raised ValueError: after a plan", marks=pytest.mark.slow),
-    ],
-)
-def test_whatever_a_heuristic_does_is_a_row_with_its_reason(
-    methods: Run, function: str, outcome: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = planner.validate(
-        [POPULATION[0], POPULATION[1]],
-        methods=[f"./bad.py:{function}", "piper"],
-        out="run",
-        limits=planner.Limits(time_s=0.5 if function == "hangs" else 20.0),
-    )
-    assert capsys.readouterr() == ("", "")  # what it prints does not get between results
-    rows = [record["rows"][f"./bad.py:{function}"] for record in found.records]
-    assert [row["outcome"] for row in rows] == [outcome] * 2
-    assert all(row["reason"].startswith(words) and bool(row["reason"]) == bool(words) for row in rows)
-    own = vars(found.methods[f"./bad.py:{function}"])
-    assert own[{"error": "errors"}.get(outcome, outcome)] == 2 == found.methods["piper"].optimal
-    if words:
-        (reason, count, first), *others = records.reasons(found.records, f"./bad.py:{function}")
-        assert reason.startswith(words) and (count, first, others) == (2, 0, [])
-
-
 def test_without_a_proof_losses_are_to_the_bound_and_it_is_stated(run: Run) -> None:
     code, out, _ = run("validate", "chain8", "--methods", "equi,piper", "--against", "piper", "--out", "run", "--quiet")
     assert code == 0 and "0 infeasible, 1 unproved" in out and "<= " in out and "1 optimum is not proved" in out
@@ -191,16 +131,6 @@ def test_without_a_proof_losses_are_to_the_bound_and_it_is_stated(run: Run) -> N
         is_best = math.isclose(result.objective, best, rel_tol=1e-6)
         assert record["rows"][result.method]["outcome"] == ("open" if is_best else "suboptimal")
         assert found.methods[result.method].optimal == 0
-
-
-@pytest.mark.slow
-def test_without_a_proof_only_plans_that_are_beaten_are_suboptimal(methods: Run) -> None:
-    names = ["./by_hand.py:slowest", "./by_hand.py:first_fast", "./bad.py:none"]
-    found = planner.validate(POPULATION[:2], methods=names, against="./bad.py:none", out="run")
-    outcomes = [[record["rows"][name]["outcome"] for name in names] for record in found.records]
-    assert outcomes == [["suboptimal", "open", "no_plan"]] * 2 and found.unproved == 2 and not any(found.worst.values())
-    assert [found.methods[name].suboptimal for name in names] == [2, 0, 0]
-    assert all(vars(found.methods[name])[loss] is None for name in names for loss in ("mean_loss", "worst_loss"))
 
 
 @pytest.mark.slow
