@@ -17,6 +17,7 @@ from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.sharing import Shared, of_shared, shared_in, shares_of_sums, weight_time
 from formulations.training_strategy.degrees import Degrees
+from formulations.training_strategy.fixed_orders import Path, orders_of
 from instances.problems.stage_partitioning import Layer, Tmpc
 from instances.problems.training_strategy import StrategyInstance
 from instances.rules import NodeId
@@ -107,6 +108,8 @@ class Chain:
         # TMPCs of a layer at one degree have equal weights and volumes.
         some = {layer.id: layer.tmpcs[t][0] for part in parts for layer in part.layers}
         self.weights = np.array([math.fsum(some[layer.id].weight_bytes for layer in part.layers) for part in parts])
+        updates = instance.updates
+        self.updates = np.array([math.fsum(updates.get((t, x.id), 0.0) for x in part.layers) for part in parts])
         L = len(self.ids)
         place = {layer.id: position for position, part in enumerate(parts) for layer in part.layers}
         self._edges = []
@@ -131,7 +134,7 @@ class Chain:
         self.weight_times = np.add.reduceat(own, ends[:-1]) if is_declared else None
         self._weight = None if self.weight_times is None else _sums(self.weight_times)
         #: What of the sum of a chunk's gradients follows all passes, per (d - 1)/d; and what may be beside them.
-        self.gradients, self.summed = left * summed, beside * summed
+        self._left, self.summed = left * summed, beside * summed
         self.overlaps = instance.overlaps_gradients
         # Layers one by one, with the time of each, and where parts end.
         layers = [layer.id for part in parts for layer in part.layers]
@@ -140,6 +143,10 @@ class Chain:
         self._hidden = 2 / 3 * np.fromiter(fastest, float, len(layers)), own
         self._hides = float(not by.in_pipeline)
         self._ends = ends
+
+    def behind(self, degrees: Degrees) -> Table:
+        """What follows all passes of a chunk: of its sum of gradients, and its updates on the host."""
+        return degrees.share * self._left + _sums(self.updates)
 
     def hidden(self, degrees: Degrees) -> Table:
         """What the last backward pass of each layer hides of sums of gradients."""
@@ -198,6 +205,17 @@ class Chain:
             weight = forward if self._weight is None else [float(self._weight[cut]) for cut in chunks]
         return forward, [max(2 * F - W, 0.0) for F, W in zip(forward, weight, strict=True)], weight
 
+    def batch(self, degrees: Degrees, ends: Sequence[int], again: Sequence[float]) -> tuple[float, Path]:
+        """The time of a layout whose chunks recompute for so long, and a longest path of its iteration."""
+        cuts = list(pairwise((0, *ends)))
+        forward, backward, weight = self.passes(degrees, cuts)
+        backward = [B + more for B, more in zip(backward, again, strict=True)]
+        beside = [degrees.share * float(self.summed[cut]) for cut in cuts]
+        times = forward, backward, weight, beside, [float(self.exposed(degrees)[ends[0]])]
+        time, path = orders_of(degrees.schedule, degrees.p, degrees.m, degrees.V, self.overlaps).run(times)
+        behind = self.behind(degrees)
+        return time + max(math.fsum(float(behind[cuts[g]]) for g in own) for own in degrees.held), path
+
     def exposed(self, degrees: Degrees) -> Table:
         """What of the sum of a first chunk's gradients its last backward pass does not hide, by the chunk's end."""
         sent, hidden = np.cumsum(degrees.share * self._sent), np.cumsum(self.hidden(degrees))
@@ -218,7 +236,11 @@ class Chain:
     def kind(self, v: int) -> tuple[object, ...]:
         """What equal layers have in common: times, weights, ways to be run."""
         own = None if self.weight_times is None else float(self.weight_times[v])
-        return float(self.time[v]), float(self.weights[v]), own, *(way._replace(id="") for way in self.ways[v])
+        return (
+            *map(float, (self.time[v], self.weights[v], self.updates[v])),
+            own,
+            *(way._replace(id="") for way in self.ways[v]),
+        )
 
     def options(self, x: int, y: int) -> Iterator[tuple[Kept, ...]]:
         """How layers x to y - 1 may be run: of equal ones those in front in the ways that come first."""

@@ -72,7 +72,7 @@ class DeviceProgram:
             rows.append((before, [*[1.0] * (g + 1), -float(runs.sizes[r]), 1.0], 0.0, np.inf))
             later = ([self.ended[g + 1, r]] if g < S - 2 else []) + ([self.ended[g, r - 1]] if r else [])
             rows += [([each, ended], [1.0, -1.0], 0.0, np.inf) for each in later]
-        gradients = degrees.share * runs.of(chain.gradients) / unit
+        gradients = runs.of(chain.behind(degrees)) / unit
         for chunks in degrees.held:
             places = [self.behind, *self.layers[list(chunks)].ravel()]
             rows.append((places, [1.0, *np.tile(-gradients, len(chunks))], 0.0, np.inf))

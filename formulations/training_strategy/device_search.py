@@ -24,7 +24,7 @@ from formulations.training_strategy.costs import BOUND_NOISE, Choice, Table, pla
 from formulations.training_strategy.device_program import DeviceProgram, Left
 from formulations.training_strategy.device_ways import Numbers, Runs, device_ways
 from formulations.training_strategy.fixed_orders import Path
-from formulations.training_strategy.layouts import NOISE, Search, places
+from formulations.training_strategy.layouts import NOISE, Search
 from solvers.outcome import Limits
 
 #: What is aimed at once bounds are near, as a part of the best plan's time; without a plan a multiple of the bound.
@@ -115,7 +115,7 @@ class DeviceSearch:
         """No layout takes as long: all of its passes and sums one after the other, with all recomputation, and more."""
         chain, degrees = self.layouts.chain, self.layouts.degrees
         again = math.fsum(max(way.again for way in ways) for ways in chain.ways)
-        sums = float(chain.gradients[0, -1] + chain.summed[0, -1])
+        sums = float(chain.behind(degrees)[0, -1] + chain.summed[0, -1])
         return 2 * (degrees.m * (3 * degrees.num_chunks * float(self.layouts.forward.max()) + again) + sums)
 
     def turn(self) -> None:
@@ -241,15 +241,13 @@ class DeviceSearch:
         ends = counts.sum(axis=1).cumsum().tolist()
         if ends[-1] != L or (runs.before[ends] != counts.cumsum(axis=0)).any():
             return False
-        chunks = list(pairwise((0, *ends)))
-        forward, backward, weight = chain.passes(degrees, chunks)
-        backward = [B + more for B, more in zip(backward, again, strict=True)]
-        time, path = self.orders.run((forward, backward, weight, *layouts.sums(ends)))
+        time, path = chain.batch(degrees, ends, again)
         self.best.simulated += 1
-        sums = layouts.gradients[places(ends)].tolist()
-        time += max(math.fsum(sums[g] for g in own) for own in degrees.held)
         if time < self.best.time * (1 - NOISE):
-            kept = [next(islice(chain.options(*chunk), k, None)) for chunk, k in zip(chunks, option, strict=True)]
+            kept = [
+                next(islice(chain.options(*chunk), k, None))
+                for chunk, k in zip(pairwise((0, *ends)), option, strict=True)
+            ]
             choices = [Choice((), tuple(way.id for g in own for way in kept[g])) for own in degrees.held]
             self.best.improve(time, plan_of(chain, degrees, ends, choices))
         return self._learn(path)

@@ -88,7 +88,7 @@ def device_ways(layouts: Layouts, runs: Runs, most: float) -> Ways | None:
             if len(own[key].kept) > _MOST_OPTIONS:
                 return None
         mixtures.append([each for each in own.values() if each.kept])
-    load = degrees.m * chain.time[runs.first] + degrees.share * runs.of(chain.gradients)
+    load = degrees.m * chain.time[runs.first] + runs.of(chain.behind(degrees))
     held, layers = [], []
     for stages in degrees.held:
         chunks = [mixtures[g] for g in stages]

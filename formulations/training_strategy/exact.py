@@ -62,7 +62,7 @@ class _Chains:
         t, by = degrees.t, shared_in(self.instance, degrees.plan())
         if (t, by, number) not in self._made:
             instance = of_shared(self.instance, by, t)
-            own = Chain(instance, t, by=by) if self.space is None else self.space.chain(instance.flat, t, number, by)
+            own = Chain(instance, t, by=by) if self.space is None else self.space.chain(instance, t, number, by)
             self._made[t, by, number] = own
         return self._made[t, by, number]
 

@@ -12,7 +12,7 @@ from formulations.contract.family import Answer
 from formulations.training_strategy.costs import Chain, Chains, Choice, Kept, Table, TooManyWaysError, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.degrees import Degrees, all_degrees
-from formulations.training_strategy.fixed_orders import in_flight, moments, orders_of
+from formulations.training_strategy.fixed_orders import in_flight, moments
 from formulations.training_strategy.layouts import Layouts, least_sum, places, quick_bound
 from instances.problems.stage_partitioning import Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
@@ -65,7 +65,7 @@ def _evenly(
         choices = _recomputing_first(chain, degrees, chunks, blocks, numbers(blocks))
         if choices is None:
             continue
-        found = _simulated(chain, degrees, chunks, choices)
+        found, _ = chain.batch(degrees, ends, [choices[i].again[g // degrees.p] for g, i in enumerate(degrees.devices)])
         simulated += 1
         if found < best:
             best, plan = found, plan_of(chain, degrees, ends, choices)
@@ -139,18 +139,6 @@ def _recomputing_first(
     return None
 
 
-def _simulated(chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], choices: list[Choice]) -> float:
-    """The iteration of a plan."""
-    p, (forward, backward, weight) = degrees.p, chain.passes(degrees, chunks)
-    backward = [B + choices[i].again[g // p] for g, (B, i) in enumerate(zip(backward, degrees.devices, strict=True))]
-    beside = [degrees.share * float(chain.summed[cut]) for cut in chunks]
-    exposed = float(chain.exposed(degrees)[chunks[0][1]])
-    orders = orders_of(degrees.schedule, p, degrees.m, degrees.V, chain.overlaps)
-    time, _ = orders.run((forward, backward, weight, beside, [exposed]))
-    sums = [math.fsum(float(chain.gradients[chunks[g]]) for g in own) for own in degrees.held]
-    return time + degrees.share * max(sums)
-
-
 def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
     """The best plan by S + (m - 1) C + R: its iteration is simulated, but no other plan's.
 
@@ -208,8 +196,9 @@ def least_by_formula(
 def _quick_formula(chain: Chain, degrees: Degrees, share: float) -> float:
     """A lower bound on the formula at given degrees, in no time."""
     slowest = max(chain.total / degrees.p, float(chain.time.max()))
-    largest = max(float(chain.gradients[0, -1]) / degrees.p, float(np.diagonal(chain.gradients, 1).max()))
-    return chain.total + (degrees.m - 1) * slowest + share * degrees.share * largest
+    behind = chain.behind(degrees)
+    largest = max(float(behind[0, -1]) / degrees.p, float(np.diagonal(behind, 1).max()))
+    return chain.total + (degrees.m - 1) * slowest + share * largest
 
 
 def _by_formula(

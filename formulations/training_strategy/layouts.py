@@ -50,8 +50,8 @@ def quick_bound(chain: Chain, degrees: Degrees) -> float:
     found = max(m * T / p, m * chain.busiest(p), whole)
     if V == 1 and not is_split and m > 1:
         found = max(found, T / -math.expm1(p * math.log1p(-1 / m)))
-    largest_layer = float(np.diagonal(chain.gradients, 1).max())
-    return found + degrees.share * max(float(chain.gradients[0, -1]) / p, largest_layer)
+    behind = chain.behind(degrees)
+    return found + max(float(behind[0, -1]) / p, float(np.diagonal(behind, 1).max()))
 
 
 class Layouts:
@@ -73,11 +73,12 @@ class Layouts:
         self.forward, self.weight = self._windows(*[step / 3 for step in steps]), self._windows(*weight)
         # B without recomputation; ``least_backward`` has the least recomputation besides.
         backward = self._windows(*[np.maximum(2 * (step / 3) - W, 0.0) for step, W in zip(steps, weight, strict=True)])
-        self.gradients, self.summed = self._windows(chain.gradients * share), self._windows(chain.summed * share)
+        behind = chain.behind(degrees)
+        self.gradients, self.summed = self._windows(behind), self._windows(chain.summed * share)
         #: Of the first chunk's sum beside passes, by its end.
         self.exposed = chain.exposed(degrees)[1 : self.width + 1]
         # Gradients of a device's chunks are summed one after the other; the mean device has these.
-        self.mean_gradients = share * float(chain.gradients[0, -1]) / degrees.p
+        self.mean_gradients = float(behind[0, -1]) / degrees.p
         kept = [chain.least_again(self._in_flight(g)) for g in range(S)]
         self.bound = math.inf
         if not _reaches_the_end(kept):
@@ -181,10 +182,6 @@ class Layouts:
             found += summed * self.summed
             found[0] += exposed[0] * self.exposed
         return found
-
-    def sums(self, ends: Sequence[int]) -> tuple[list[float], list[float]]:
-        """Of a layout's chunks, sums of gradients beside passes, and what of the first one's is exposed."""
-        return self.summed[places(ends)].tolist(), [float(self.exposed[ends[0] - 1]), *[0.0] * (len(ends) - 1)]
 
 
 def _reaches_the_end(kept: Sequence[Table]) -> bool:
@@ -398,31 +395,28 @@ class Search:
         else:
             rows = moments(degrees)
             ways = [chain.choices([chunks[g] for g in own], row) for own, row in zip(degrees.held, rows, strict=True)]
-        sums = layouts.gradients[places(ends)].tolist()
         self._left = self._most
         if all(ways):
-            self._choose(ends, ways, max(math.fsum(sums[g] for g in own) for own in degrees.held))
+            self._choose(ends, ways)
 
-    def _choose(self, ends: tuple[int, ...], ways: list[list[Choice]], gradients: float) -> None:
+    def _choose(self, ends: tuple[int, ...], ways: list[list[Choice]]) -> None:
         """Branch over the devices with several ways; the least of each chunk bounds them, as no pass is shorter."""
         self._left -= 1
         if self._left < 0 or self.best.watch.stopped():
             return
         layouts, degrees = self.layouts, self.layouts.degrees
         least = [tuple(map(min, zip(*(way.again for way in own), strict=True))) for own in ways]
-        forward, backward, weight = layouts.chain.passes(degrees, list(pairwise((0, *ends))))
-        backward = [
-            B + least[i][g // degrees.p] for g, (B, i) in enumerate(zip(backward, degrees.devices, strict=True))
-        ]
-        time, path = self.orders.run((forward, backward, weight, *layouts.sums(ends)))
+        time, path = layouts.chain.batch(
+            degrees, ends, [least[i][g // degrees.p] for g, i in enumerate(degrees.devices)]
+        )
         self.best.simulated += 1
         self._add(path)
-        if time + gradients >= self.best.time * (1 - NOISE):
+        if time >= self.best.time * (1 - NOISE):
             return
         several = [device for device, own in enumerate(ways) if len(own) > 1]
         if not several:
             plan = plan_of(layouts.chain, layouts.degrees, ends, [own[0] for own in ways])
-            self.best.improve(time + gradients, plan)
+            self.best.improve(time, plan)
             return
         for way in ways[several[0]]:
-            self._choose(ends, [*ways[: several[0]], [way], *ways[several[0] + 1 :]], gradients)
+            self._choose(ends, [*ways[: several[0]], [way], *ways[several[0] + 1 :]])

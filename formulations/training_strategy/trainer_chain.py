@@ -75,13 +75,12 @@ class TrainerSpace:
             return (*range(most + 1), *(-1 - place for place in range(len(self._selects))))
         return (0, self._counted) if self.trainer.recompute is Recompute.ALL else ()
 
-    def chain(self, flat: StageInstance, t: int, number: int | None, by: Shared) -> Chain | None:
+    def chain(self, instance: StrategyInstance, t: int, number: int | None, by: Shared) -> Chain | None:
         """The chain at degree t with so many recomputed layers (any: ``None``); ``None`` if a piece cannot run.
 
-        ``flat`` is the instance's, with what one of the replicas, which share ``by``, holds of it.
+        ``instance`` is that of one device, of plans that share ``by``.
         """
-        instance = replace(self.instance, flat=flat)
-        parts = [self._part(flat, place, piece, t) for place, piece in enumerate(self.pieces)]
+        parts = [self._part(instance.flat, place, piece, t) for place, piece in enumerate(self.pieces)]
         if not all(part.ways for part in parts):
             return None
         counts = [piece.kind is Kind.DECODER for piece in self.pieces]

@@ -66,6 +66,9 @@ class Exchanged:
     "virtual_stages",
     "sharded_per_weight?",
     "gradients_per_weight?",
+    "host_bandwidth?",
+    "host_updates?",
+    "offloaded?",
     "sharding?",
     "shard_groups?",
     "cp_degrees?",
@@ -98,6 +101,16 @@ class StrategyInstance(AroundFlat):
         of ``static_bytes``. 0: every replica holds them whole.
     gradients_per_weight
         Bytes of gradients per byte of weights, held and summed: 2 where those of 16-bit weights have 32 bits.
+    host_bandwidth
+        Optimizer states are on the host, which each device sends gradients to, behind their sum, and gets updated
+        weights from, one after the other, in bytes per unit of time. ``None``: they are on the devices.
+    host_updates
+        Bytes of weights that the host updates for a device in a unit of time. ``None``: updates take no time.
+    offloaded
+        The share of the states, gradients and weights that this is of, more than 0.
+    updates
+        By tensor degree and layer, what that takes a device; of instances made for plans that share nothing more, and
+        in no file.
     sharding
         Levels that a plan may choose from of what its replicas share: 0 nothing, 1 optimizer states, 2 gradients as
         well, 3 weights as well (ZeRO's stages; 3 is FSDP). Empty: 1 where there are such states, else 0.
@@ -126,6 +139,10 @@ class StrategyInstance(AroundFlat):
     virtual_stages: Count = 1
     sharded_per_weight: Amount = 0.0
     gradients_per_weight: Amount = 1.0
+    host_bandwidth: Bandwidth | None = None
+    host_updates: Bandwidth | None = None
+    offloaded: Amount = 1.0
+    updates: Mapping[tuple[int, NodeId], float] = field(default_factory=dict)
     sharding: tuple[Index, ...] = ()
     shard_groups: tuple[Count, ...] = (1,)
     cp_degrees: tuple[Count, ...] = (1,)
@@ -147,6 +164,9 @@ class StrategyInstance(AroundFlat):
             shared["shard-optimizer"] = self.sharded_per_weight
         if self.gradients_per_weight != 1:
             shared["gradients-per-weight"] = self.gradients_per_weight
+        if self.host_bandwidth is not None:
+            shared |= {"offload-optimizer": self.host_bandwidth, "offload-fraction": self.offloaded}
+            shared |= {} if self.host_updates is None else {"host-updates": self.host_updates}
         if self.sharding:
             shared["sharding"] = ",".join(map(str, self.sharding))
         for name, degrees in (("cp", self.cp_degrees), ("ep", self.ep_degrees), ("shard-groups", self.shard_groups)):
@@ -215,12 +235,22 @@ def check(instance: StrategyInstance, where: str) -> None:
                 for tmpc in kept[1:]:
                     _expect_equal(kept[0], tmpc, f"node {layer.id}, degree {degree}", where)
             for tmpc in tmpcs:
-                shared = shared_per_weight(instance, max(instance.levels)) * tmpc.weight_bytes
+                most = max(*instance.levels, int(instance.host_bandwidth is not None))
+                shared = shared_per_weight(instance, most) * tmpc.weight_bytes
                 rule = f"at least {shared:g}, what replicas share by sharded_per_weight and sharding"
                 at = f"flat: static_bytes of node {layer.id}, degree {degree}, TMPC {tmpc.id}"
                 expect(shared <= tmpc.static_bytes * (1 + ROUNDED), where, at, tmpc.static_bytes, rule)
     expect(bool(instance.schedules), where, "schedules", [], "at least one schedule")
     expect_unique([str(each) for each in instance.schedules], where, "schedules")
+    rule = "none without sharded_per_weight, the states that are there (--shard-optimizer)"
+    expect(
+        instance.host_bandwidth is None or instance.sharded_per_weight > 0,
+        where,
+        "host_bandwidth",
+        instance.host_bandwidth,
+        rule,
+    )
+    expect(0 < instance.offloaded <= 1, where, "offloaded", instance.offloaded, "more than 0, at most 1")
     _check_exchanged(instance, where)
     is_interleaved = Schedule.INTERLEAVED in instance.schedules
     rule = "at least 2 with the schedule interleaved, and 1 without it"

@@ -19,6 +19,7 @@ from formulations.training_strategy.definition.problem import (
     chunk_times,
     evaluate,
     gradient_sum,
+    host_time,
     iteration,
     peak_memory,
 )
@@ -51,8 +52,8 @@ class TrainerAnswer:
 
     Times are means over the devices of a pipeline, in the instance's unit, and add up to ``step``: ``compute`` with the
     sums of tensor-parallel devices, which are in the layers' times; ``recomputation``; ``communication`` in passes and
-    of the sums of gradients, as far as passes do not hide it; ``bubble`` is the rest. ``gradients`` are these sums
-    alone, and ``hidden`` what of them is beside passes.
+    of the sums of gradients, as far as passes do not hide it; what optimizer states on the ``host`` take; ``bubble`` is
+    the rest. ``gradients`` are these sums alone, and ``hidden`` what of them is beside passes.
 
     ``next_plan`` is the best of other degrees that was found, ``behind`` the share that its step takes longer;
     other degrees all take ``behind_least`` longer at least (infinite: they have no plan). All are ``None`` where the
@@ -79,6 +80,7 @@ class TrainerAnswer:
     compute: float
     recomputation: float
     communication: float
+    host: float
     gradients: float
     hidden: float
     bubble: float
@@ -97,7 +99,8 @@ class TrainerAnswer:
     @property
     def parts(self) -> dict[str, float]:
         """The parts of a step by name."""
-        return {name: getattr(self, name) for name in ("compute", "recomputation", "communication", "bubble")}
+        names = "compute", "recomputation", "communication", *(["host"] if self.host else []), "bubble"
+        return {name: getattr(self, name) for name in names}
 
     def figures(self) -> dict[str, Any]:
         """Those of the plan alone."""
@@ -163,7 +166,7 @@ def answer(plan: StrategyPlan, instance: StrategyInstance, trainer: str, export:
     """A plan in figures; ``export`` is its command."""
     flat, p = instance.flat, plan.pp_degree
     m = flat.num_microbatches // plan.dp_degree
-    step, fastest, again, sent, summed = evaluate(instance, plan), [], [], [], []
+    step, fastest, again, sent, summed, hosts = evaluate(instance, plan), [], [], [], [], []
     for chunk in plan.chunks:
         times = chunk_times(instance, plan, chunk)
         least = [_least(instance, plan, flat.index[v]) for v in chunk]
@@ -172,9 +175,10 @@ def answer(plan: StrategyPlan, instance: StrategyInstance, trainer: str, export:
         again.append(own - fastest[-1])
         sent.append(m * (times.forward + times.backward + times.weight - own))
         summed.append(gradient_sum(instance, plan, chunk))
+        hosts.append(host_time(instance, plan, chunk))
     compute, recomputation = m * math.fsum(fastest) / p, m * math.fsum(again) / p
-    gradients = math.fsum(summed) / p
-    exposed = math.fsum(_exposed(instance, plan)) / p if instance.overlaps_gradients else gradients
+    gradients, host = math.fsum(summed) / p, math.fsum(hosts) / p
+    exposed = math.fsum(_exposed(instance, plan)) / p - host if instance.overlaps_gradients else gradients
     communication = math.fsum(sent) / p + exposed
     rates = throughput(flat, step / flat.num_microbatches)
     samples, tokens = (_count(flat.options.get(name)) for name in ("microbatch", "seq-len"))
@@ -202,9 +206,10 @@ def answer(plan: StrategyPlan, instance: StrategyInstance, trainer: str, export:
         compute=compute,
         recomputation=recomputation,
         communication=communication,
+        host=host,
         gradients=exposed,
         hidden=max(0.0, gradients - exposed),
-        bubble=max(0.0, step - compute - recomputation - communication),
+        bubble=max(0.0, step - compute - recomputation - communication - host),
         samples_per_s=samples_per_s,
         tokens_per_s_per_device=None if tokens_per_s is None else tokens_per_s / flat.num_devices,
         mfu=rates.get("mfu_share"),

@@ -62,7 +62,7 @@ def _with_shares(rng: random.Random, name: str, layout: Layout) -> Layout:
     outermost = name == "megatron" and rng.random() < 0.6 and (expert == context or layout.pp_degree == 1)
     return replace(
         layout, sharding=sharding, groups=groups, context=context, expert=expert, selective=selective, samples=2,
-        outermost=outermost,
+        outermost=outermost, offloaded=rng.choice([0.0, 0.5, 1.0]) if name == "megatron" and sharding else 0.0,
         sequences=sequences or expert > 1 < layout.stages[0].tp_degree, overlaps=rng.random() < 0.3, tokens=128,
     )  # fmt: skip
 

@@ -76,6 +76,7 @@ class Trainer:
     ``selective``: parts that it can recompute in all layers, one of them and nothing else. ``sharding``: what its
     replicas can share (`StrategyInstance`), or less than it has them share. ``groups``: in groups of replicas (HSDP).
     ``orders``: replicas may be outermost on the devices.
+    ``offloads``: it has optimizer states on the host, if replicas share them or there is one.
     ``fsdp``: they share weights but where they are all there is (DDP): no pipeline, no other parallelism.
     """
 
@@ -91,6 +92,7 @@ class Trainer:
     sharding: tuple[int, ...] = (0, 1)
     groups: bool = False
     orders: bool = False
+    offloads: bool = False
     fsdp: bool = False
 
     @property
@@ -106,7 +108,7 @@ TRAINERS = {
     for trainer in (
         Trainer(
             "megatron", Degrees.ONE, Recompute.FIRST, counts=True, schedules=("1f1b", "interleaved"),
-            sequences=True, context=True, selective=(CORE, MLP), groups=True, orders=True,
+            sequences=True, context=True, selective=(CORE, MLP), groups=True, orders=True, offloads=True,
         ),
         Trainer(
             "torchtitan", Degrees.ONE, Recompute.ALL, counts=False,

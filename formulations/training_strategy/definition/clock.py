@@ -4,7 +4,7 @@ import math
 
 from formulations.contract.clock import MOST_ACTIONS, Clock
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import chunk_times, evaluate, gradient_sum
+from formulations.training_strategy.definition.problem import chunk_times, evaluate, gradient_sum, host_time
 from instances.problems.training_strategy import StrategyInstance
 
 
@@ -27,4 +27,5 @@ def _formula(instance: StrategyInstance, plan: StrategyPlan) -> float:
     m = instance.flat.num_microbatches // plan.dp_degree
     passes = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
     times = [each.forward + each.backward + each.weight for each in passes]
-    return math.fsum(times) + (m - 1) * max(times) + max(gradient_sum(instance, plan, chunk) for chunk in plan.chunks)
+    after = max(gradient_sum(instance, plan, own) + host_time(instance, plan, own) for own in plan.chunks)
+    return math.fsum(times) + (m - 1) * max(times) + after

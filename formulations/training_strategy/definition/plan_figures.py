@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
+from operator import add
 from typing import Any
 
 from formulations.contract.figures.gantt import MOST_SHOWN, beside_objective, waiting_share
@@ -26,6 +27,7 @@ from formulations.training_strategy.definition.problem import (
     chunk_times,
     evaluate,
     gradient_sum,
+    host_time,
     iteration,
     peak_memory,
 )
@@ -40,10 +42,13 @@ _SAYS = " of a batch, adds the longest sum of gradients to the end of these pass
 def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
     """Every chunk's times of a micro-batch, its sum of gradients, and what its device holds at most.
 
+    ``exposed_gradients`` has ``host_time`` in it, what states on the host take behind these sums.
+
     The bubble is the part of all devices' time, until gradients are summed, in which they wait.
     """
     times = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
     sums = [gradient_sum(instance, plan, chunk) for chunk in plan.chunks]
+    hosts = [host_time(instance, plan, chunk) for chunk in plan.chunks]
     memory = peak_memory(instance, plan)
     ran, total = iteration(instance, plan), evaluate(instance, plan)
     m = instance.flat.num_microbatches // plan.dp_degree
@@ -69,6 +74,7 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
         "degrees": f"pp {plan.pp_degree} x dp {plan.dp_degree} x tp {plan.tp_degree}",
         **{name: own for name, least in _SHARED.items() if (own := getattr(plan, name)) != least},
         "batch_time": total,
+        **({"host_time": max(math.fsum(hosts[g] for g in own) for own in plan.held)} if any(hosts) else {}),
         **({"exposed_gradients": total - ran.makespan_s} if instance.overlaps_gradients else {}),
         "bubble_share": max(0.0, 1 - busy / lanes) if lanes > 0 else 0.0,
         "devices_used": plan.num_devices,
@@ -78,7 +84,7 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
     return Breakdown(
         tuple(rows),
         figures,
-        lambda: _pictures(instance, plan, ran, stages, total, sums),
+        lambda: _pictures(instance, plan, ran, stages, total, list(map(add, sums, hosts))),
         lambda: _strip(instance, plan, stages),
         "stage" if len(plan.chunks) == plan.pp_degree else "chunk",
         [(plan.dp_degree, plan.tp_degree)] * len(plan.chunks),

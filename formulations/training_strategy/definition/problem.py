@@ -18,6 +18,9 @@ and degree recomputes activations: the difference belongs to B.
 Where replicas share optimizer states, each of them updates its part of the weights: gradients are reduce-scattered and
 weights all-gathered, which together send what an all-reduce does. More that they share is sent beside passes (`ways`).
 
+Where optimizer states are on the host, each device sends it their gradients and gets their weights back, with one
+replica, too: that follows the sum on each device (`host_time`).
+
 With ``overlaps_gradients`` an all-reduce, or the scattered half, does not wait for all devices (`Behind`)::
 
     max over devices of the end of its passes and sums + max over devices of what is left
@@ -44,6 +47,7 @@ from formulations.training_strategy.definition.sharing import (
     offers_sequences,
     shared_in,
     shares_of_sums,
+    update_times,
     ways,
     weight_time,
 )
@@ -103,6 +107,12 @@ def gradient_sum(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence
     return 4 * (plan.replicas - 1) / plan.replicas * weights / rate
 
 
+def host_time(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[NodeId]) -> float:
+    """What a chunk's states on the host take behind its sum of gradients; 0 where they are on devices."""
+    found = update_times(instance, shared_in(instance, plan), (plan.tp_degree,))
+    return math.fsum(found.get((plan.tp_degree, node), 0.0) for node in chunk)
+
+
 class Behind(NamedTuple):
     """What gradients take: when each device has summed those that may be summed beside passes, and what is left.
 
@@ -137,7 +147,8 @@ def behind(instance: StrategyInstance, plan: StrategyPlan, ran: Iteration) -> Be
             own = beside * sums[stage]
             clock = max(clock + own, end + (own if stage else exposed_sum(instance, plan)))
         ends.append(clock)
-    return Behind(tuple(ends), tuple(left * math.fsum(sums[g] for g in own) for own in plan.held))
+    after = [left * own + host_time(instance, plan, chunk) for own, chunk in zip(sums, plan.chunks, strict=True)]
+    return Behind(tuple(ends), tuple(math.fsum(after[g] for g in own) for own in plan.held))
 
 
 def exposed_sum(instance: StrategyInstance, plan: StrategyPlan) -> float:
@@ -199,7 +210,8 @@ def evaluate(instance: StrategyInstance, plan: StrategyPlan) -> float:
     ran = iteration(instance, plan)
     if instance.overlaps_gradients:
         return behind(instance, plan, ran).time
-    return ran.with_gradients([gradient_sum(instance, plan, chunk) for chunk in plan.chunks], "barrier")
+    after = [gradient_sum(instance, plan, chunk) + host_time(instance, plan, chunk) for chunk in plan.chunks]
+    return ran.with_gradients(after, "barrier")
 
 
 def made_again(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> float:

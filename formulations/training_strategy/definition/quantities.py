@@ -27,6 +27,7 @@ def runs(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bo
         and (trainer.context or by.context == by.expert == 1)
         and (trainer.groups or by.groups == 1)
         and (trainer.orders or not plan.dp_outermost)
+        and offloads(trainer, instance, plan)
     )
 
 
@@ -36,6 +37,12 @@ def shares(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> 
     if trainer.fsdp and level == 0 and plan.replicas > 1 and instance.sharded_per_weight:
         return plan.pp_degree * plan.tp_degree * plan.cp_degree * plan.ep_degree == 1
     return level in trainer.sharding
+
+
+def offloads(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bool:
+    """Whether a trainer has optimizer states on the host where a plan has: Megatron's distributed optimizer alone."""
+    is_shared = shared_in(instance, plan).level > 0 or plan.replicas == 1
+    return instance.host_bandwidth is None or (trainer.offloads and is_shared)
 
 
 def has_whole_experts(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bool:

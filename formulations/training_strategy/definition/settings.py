@@ -15,7 +15,7 @@ from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy.definition.sharing import Shared, of_shared
 from instances.errors import expect
 from instances.memory_schemes import BY_TRAINER, SCHEMES, Bookkeeping
-from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names
+from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_degrees, parse_flag, parse_names
 from instances.problems.flushed_partitioning import FlushedInstance
 from instances.problems.stage_edits import change_tmpcs
 from instances.problems.stage_partitioning import Layer
@@ -110,6 +110,27 @@ _OWN = (
         "or all is held as a trainer holds it",
         metavar="|".join([*_SHARED, *BY_TRAINER, "BYTES"]),
         field="sharded_per_weight",
+    ),
+    Setting(
+        "offload-optimizer",
+        parse_bandwidth,
+        "optimizer states are on the host: bytes between it and each device, which follow all sums of gradients "
+        "(Megatron's --optimizer-cpu-offload)",
+        metavar="SIZE/s",
+        field="host_bandwidth",
+    ),
+    Setting(
+        "host-updates",
+        parse_bandwidth,
+        "weights that the host updates for each device, in bytes: else updates take no time",
+        metavar="SIZE/s",
+    ),
+    Setting(
+        "offload-fraction",
+        parse_amount,
+        "the share of the weights whose states are there, else 1",
+        metavar="F",
+        field="offloaded",
     ),
     Setting(
         "sharding",

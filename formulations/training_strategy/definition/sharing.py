@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from instances.problems.training_strategy import (
     held_per_weight,
     shared_per_weight,
 )
+from instances.rules import NodeId
 
 
 class Members(NamedTuple):
@@ -145,7 +146,8 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     """
     found = of_sequences(layer.tmpcs.get(t, ()), by.sequences)
     g = instance.gradients_per_weight
-    if (by in (Shared(), Shared(sequences=True)) and g == 1) or not found:
+    is_plain = g == 1 and instance.host_bandwidth is None
+    if (by in (Shared(), Shared(sequences=True)) and is_plain) or not found:
         return found
     level, in_pipeline, c, e, d = by.level, by.in_pipeline, by.context, by.expert, by.replicas // by.groups
     forward = min(x.time for x in found) / c / 3
@@ -170,6 +172,8 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
         summed, sent_sums = own + of_experts, own + of_experts * slower
         static = x.static_bytes - (e - 1) * experts * held_per_weight(instance)
         static += most - per_weight * summed + ((1 + g) * (dense + experts) if in_pipeline else 0.0)
+        if instance.host_bandwidth is not None:
+            static -= instance.offloaded * instance.sharded_per_weight * updated(instance, layer, x, t, by)
         part = recomputed_part(x.id)
         again = ring if part == CORE else exchanged if not part and x.time / c / 3 > forward else 0.0
         time, first = x.time / c + 3 * exchanged + again, forward + exchanged
@@ -194,6 +198,29 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
 def weight_time(layer: Layer, t: int, found: Sequence[Tmpc], context: int = 1) -> float:
     """Time of the gradients of a layer's weights (W): as declared at degree t, else a third of the layer's."""
     return layer.weight_times[t] / context if t in layer.weight_times else 1 / 3 * min(x.time for x in found)
+
+
+def updated(instance: StrategyInstance, layer: Layer, x: Tmpc, t: int, by: Shared) -> float:
+    """Bytes of a layer's weights that a device updates: its part of them, where optimizer states are shared."""
+    dense, experts = _weights(instance, layer, x, t, by.expert)
+    d = by.replicas // by.groups
+    return dense / d + experts / (d / by.expert) if by.level else dense + experts
+
+
+def update_times(instance: StrategyInstance, by: Shared, degrees: Iterable[int]) -> Mapping[tuple[int, NodeId], float]:
+    """What layers add behind sums of gradients where states are on the host: there, updates, and back.
+
+    Source: Megatron's ``--optimizer-cpu-offload`` (core/optimizer/cpu_offloading/hybrid_optimizer.py), without
+    ``--overlap-cpu-optimizer-d2h-h2d``: three steps, one after the other. The term: reconstructed.
+    """
+    if instance.host_bandwidth is None:
+        return instance.updates
+    on_host = 0.0 if instance.host_updates is None else 1 / instance.host_updates
+    per_byte = instance.offloaded * ((1 + instance.gradients_per_weight) / instance.host_bandwidth + on_host)
+    ways = {
+        (t, x.id): (x, of_sequences(x.tmpcs.get(t, ()), by.sequences)) for x in instance.flat.layers for t in degrees
+    }
+    return {at: per_byte * updated(instance, x, own[0], at[0], by) for at, (x, own) in ways.items() if own}
 
 
 def _weights(instance: StrategyInstance, layer: Layer, x: Tmpc, t: int, e: int) -> tuple[float, float]:
@@ -247,7 +274,8 @@ def of_shared(instance: StrategyInstance, by: Shared, t: int | None = None) -> S
     edges = tuple(replace(edge, bytes=edge.bytes / by.context) for edge in instance.flat.edges)
     flat = replace(instance.flat, layers=layers, edges=edges, bandwidth=bandwidth(instance, by.of_stages))
     nothing: dict[str, Any] = {"sharded_per_weight": 0.0, "sharding": (), "cp_degrees": (1,), "ep_degrees": (1,)}
-    nothing |= {"gradients_per_weight": 1.0, "shard_groups": (1,)}
+    nothing |= {"gradients_per_weight": 1.0, "shard_groups": (1,), "host_bandwidth": None}
+    nothing["updates"] = update_times(instance, by, instance.flat.tp_degrees if t is None else (t,))
     return replace(instance, flat=flat, exchanged={}, devices_per_machine=None, inner_bandwidth=None, **nothing)
 
 

@@ -271,7 +271,7 @@ def layouts_of(
         [units(float(time) / 3) for time in chain.time],
         [units(max(0.0, 2 / 3 * time - own)) for time, own in zip(chain.time.tolist(), weight, strict=False)],
         [units(own) for own in weight],
-        [units(left * share * float(weight)) for weight in chain.weights],
+        [units(left * share * float(w) + float(own)) for w, own in zip(chain.weights, chain.updates, strict=True)],
         [units(beside * share * float(weight)) for weight in chain.weights],
         [cover(float(hidden)) for hidden in chain.hidden(degrees)] if chain.overlaps else [],
         {(g, v, x): units(ways[v][x].again) for g, v, x in taken},

@@ -233,6 +233,8 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
     if d > 1 and plan.sharding > (2 if p == t == 1 else 1):
         rule = "at most 1, or 2 in one stage without tensor parallelism: others sum gradients behind all passes"
         raise UsageError.at("PLAN", f"sharding {plan.sharding}", rule)
+    if instance.host_bandwidth is not None:
+        raise UsageError.at("PLAN", "optimizer states on the host", "on devices, where they are run")
     actions = schedule.orders(p, N // d, plan.virtual_stages)
     home = schedule.devices(p, plan.virtual_stages)
     words = ["".join(action.kind for action in actions[home[stage]] if action.stage == stage) for stage in range(count)]

@@ -95,6 +95,7 @@ class Layout:
     ``selective``: what all layers recompute alone, by Megatron's name. Each replica is ``context`` devices for each of
     its tensor ranks, and of all of these ``expert`` ones share experts. What replicas share they do in each of
     ``groups``.
+    ``offloaded``: the share of optimizer states that is on the host.
     ``outermost``: replicas are so on the devices, else stages. ``overlaps``: gradients are summed beside passes.
     ``whole``: stages that recompute keep their inputs alone, and compute all of the rest again at once. ``devices`` are
     those of the ranks, replicas of a stage next to each other; empty: in order.
@@ -115,6 +116,7 @@ class Layout:
     groups: int = 1
     outermost: bool = False
     overlaps: bool = field(default=False, compare=False)
+    offloaded: float = field(default=0.0, compare=False)
     whole: bool = False
     devices: tuple[int, ...] = ()
     serving: Serving | None = field(default=None, compare=False)

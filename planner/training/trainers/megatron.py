@@ -44,8 +44,11 @@ def write(layout: Layout) -> str:
     if batch.tokens is not None:
         arguments.append(f"--seq-length {batch.tokens}")
     mtp = sum(layer.role == MTP for layer in counted.layers)
-    if layout.sharding:
+    if layout.sharding or layout.offloaded:
         arguments.append("--use-distributed-optimizer")
+    if layout.offloaded:
+        arguments += ["--use-precision-aware-optimizer", "--optimizer-cpu-offload"]
+        arguments.append(f"--optimizer-offload-fraction {layout.offloaded:g}")
     if layout.groups > 1:
         arguments.append(f"--num-distributed-optimizer-instances {layout.groups}")
     if layout.outermost:

@@ -24,7 +24,7 @@ from formulations.stage_partitioning.definition.trainers import (
     with_sequences,
 )
 from formulations.training_strategy.definition.plan import as_stages
-from formulations.training_strategy.definition.quantities import has_whole_experts, shares
+from formulations.training_strategy.definition.quantities import has_whole_experts, offloads, shares
 from formulations.training_strategy.definition.sharing import Shared, shared_in
 from instances.generators.transformer import RECOMPUTE, VANILLA
 from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
@@ -118,6 +118,9 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         if not has_whole_experts(wanted.trainer, instance, plan):
             why = f"{plan.ep_degree * plan.tp_degree} devices, which do not divide their number"
             return TranslatedPlan(None, (f"{wanted.name} would have whole experts on each of {why}",))
+        if instance.host_bandwidth is not None and not offloads(wanted.trainer, instance, plan):
+            why = "has with replicas that share them" if wanted.trainer.offloads else "has not"
+            return TranslatedPlan(None, (f"optimizer states are on the host, which {wanted.name} {why}",))
         if plan.dp_outermost and not wanted.trainer.orders:
             return TranslatedPlan(None, (f"replicas are outermost on the devices; {wanted.name} has stages so",))
         overlaps = instance.overlaps_gradients and plan.replicas > 1
@@ -128,6 +131,8 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
             is_torch = wanted.name == "torch"  # it names devices instead
             placed = replace(made.layout, devices=devices) if is_torch else replace(made.layout, outermost=True)
             made = replace(made, layout=placed)
+        if made.layout is not None and instance.host_bandwidth is not None:
+            made = replace(made, layout=replace(made.layout, offloaded=instance.offloaded))
         if made.layout is None or not overlaps:
             return made
         layout = replace(made.layout, overlaps=True)

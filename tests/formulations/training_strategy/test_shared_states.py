@@ -125,6 +125,14 @@ def test_gradients_of_twice_the_weights_by_hand(given: StrategyPlan, peak: float
     assert evaluate(replace(made, overlaps_gradients=True), given) == pytest.approx(beside)
 
 
+def test_states_on_hosts_by_hand() -> None:
+    """2 bytes of gradients go down and 2 of weights come back at 2 bytes/s; of half of them, updated at 1 byte/s."""
+    made, given = replace(sharing_all(1.0), host_bandwidth=2.0, host_updates=1.0, offloaded=0.5), plan(2, 2, level=1)
+    assert FAMILY.breakdown(made, given).figures["host_time"] == 2 * (1 + 1) / 2
+    own = of_shared(made, shared_in(made, given))
+    assert evaluate(own, replace(given, sharding=0)) == evaluate(made, given) == evaluate(sharing_all(1.0), given) + 2
+
+
 @pytest.mark.parametrize(
     ("trainer", "bytes_"), [("megatron", (2, 4, 12)), ("torchtitan", (2, 4, 10)), ("deepspeed", (2, 2, 12))]
 )
@@ -192,13 +200,7 @@ AGAIN = ((48.0, 12.0), (47.3, 16.0), (47.2, 18.0), (46.4, 20.0), (45.8, 20.0), (
 
 def test_one_layer_at_a_time_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = making_again()
-    for again, peak in (
-        ((), 8),
-        ((0,), 7.25 + 0.75),
-        ((0, 2), 6.5 + 0.75),
-        ((0, 1), 3.25 + 4),
-        ((0, 1, 2, 3), 1.75 + 4),
-    ):
+    for again, peak in (((), 8), ((0,), 7.25 + 0.75), ((0, 2), 6.5 + 0.75), ((0, 1), 3.25 + 4), (range(4), 1.75 + 4)):
         given = replace(plan(1, 1, 0), tmpcs={v: "again" if v in again else "keep" for v in range(4)})
         assert peak_memory(made, given) == [40 + peak]
         for limit, rules in ((40 + peak, []), (40 + peak - 0.1, ["memory"])):
@@ -371,13 +373,8 @@ def test_machines_have_what_is_counted_device_by_device(cases: int) -> None:
                "same": by.of_experts if e > 1 else None, "stages": by.of_stages}  # fmt: skip
         for kind, counts in placed(t, c, d, p, e, r, last, machine).items():
             fewest = min((min(each) for each in counts if len(each) > 1), default=0)
-            assert sum(next(iter(counts))) == 1 or own[kind] in (None, (fewest, max(map(max, counts)))), (
-                t,
-                c,
-                d,
-                p,
-                kind,
-            )
+            known = None, (fewest, max(map(max, counts)))
+            assert sum(next(iter(counts))) == 1 or own[kind] in known, (t, c, d, p, kind)
 
 
 def test_degrees_that_break_a_rule() -> None:
@@ -405,6 +402,8 @@ def test_degrees_that_break_a_rule() -> None:
         ({"cp_degrees": (1, 2), "exchanged": {}}, "1 where exchanged has no"),
         ({"devices_per_machine": 4}, "inner_bandwidth"),
         ({"exchanged": {9: Exchanged()}}, "ids of nodes"),
+        ({"host_bandwidth": 1.0, "sharded_per_weight": 0.0, "sharding": ()}, "host_bandwidth"),
+        ({"offloaded": 1.5}, "offloaded is 1.5"),
         ({"exchanged": {0: Exchanged(1.0, 1.0, 5.0, 4)}}, "static_bytes of node 0"),
     ],
 )
@@ -456,20 +455,33 @@ def case_of_groups(number: int, most_layers: int = 3) -> StrategyInstance:
     return replace(made, flat=flat, shard_groups=groups, overlaps_gradients=number % 2 == 0, any_degree_order=True)
 
 
+def case_of_hosts(number: int, most_layers: int = 3) -> StrategyInstance:
+    """Any of these with optimizer states on hosts, or a part of them; levels 0 and 1 where others are not declared."""
+    rng = random.Random(f"hosts {number}")
+    made = (case, case_of_more, case_of_exchange, case_of_groups)[number % 4](number, most_layers)
+    rates = {"host_bandwidth": rng.choice([0.5, 2.0, 10.0]), "host_updates": rng.choice([None, 1.0, 7.0])}
+    flat = replace(made.flat, memory_bytes=made.flat.memory_bytes * rng.choice([0.6, 0.8, 1.0]))
+    made = replace(made, flat=flat, offloaded=rng.choice([1.0, 0.5, 0.3]), sharding=made.sharding or (0, 1), **rates)
+    return replace(made, overlaps_gradients=rng.random() < 0.5)
+
+
 def case_of_overlap(number: int, most_layers: int = 3) -> StrategyInstance:
     """Any of these with sums of gradients beside passes."""
     make = (case, case_of_more, case_of_exchange)[number % 3]
     return replace(make(number, most_layers), overlaps_gradients=True)
 
 
-@thinned("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn, case_of_groups], 2)
+MAKES = [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn, case_of_groups, case_of_hosts]
+
+
+@thinned("make", MAKES, 2)
 def test_exact_search_against_brute_force(make: Any, cases: int, many: int) -> None:
     numbers = range(10_000, 10_000 + many) if many else range(2 * cases)
     feasible = [agrees(make(number, 4 if many else 3), exact.solve, 1e-9, number) for number in numbers]
     assert len(feasible) / 4 < sum(feasible) < len(feasible)
 
 
-@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn, case_of_groups])
+@pytest.mark.parametrize("make", MAKES)
 @pytest.mark.parametrize("room", [milp, cpsat])
 def test_models_against_brute_force(room: Any, make: Any, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.Model, "cut_off", lambda *given: pytest.fail(f"memory is no row of the model: {given[1]}"))

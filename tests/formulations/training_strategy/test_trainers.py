@@ -134,13 +134,13 @@ def test_no_bound_is_above_a_plan_of_the_trainer(name: str, many: int) -> None:
                 for time, plan in own
                 if (plan.pp_degree, plan.tp_degree, plan.dp_degree, plan.virtual_stages, plan.schedule) == wanted
             ]
-            flat = space.instance.flat
-            free = space.chain(flat, degrees.t, None, Shared())
+            free = space.chain(space.instance, degrees.t, None, Shared())
             if not times:
                 continue
             assert free is not None and degrees.num_chunks <= len(free.ids)
             numbers = space.numbers(degrees)
-            chains = [found for each in numbers if (found := space.chain(flat, degrees.t, each, Shared())) is not None]
+            made = (space.chain(space.instance, degrees.t, each, Shared()) for each in numbers)
+            chains = [each for each in made if each is not None]
             low = Layouts(free, degrees).bound
             assert max(quick_bound(free, degrees), low) <= min(times) * (1 + 1e-12), (name, seed, degrees)
             least = min((Layouts(each, degrees).bound for each in chains), default=low)

@@ -406,11 +406,17 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     there = {v: grads * way[v] * (2 if is_whole else 1) + (around[v] if r > 1 else 0.0) for v in tmpcs}
     returned = {v: 0.0 if is_whole else way[v] for v in tmpcs}
 
+    # Gradients go to the host, which updates weights and sends them back: all of a device's, or its own part of them.
+    part = {v: dense[v] / group + experts[v] / same if level else weight[v] for v in tmpcs}
+    moved = {v: instance.offloaded * part[v] if instance.host_bandwidth else 0.0 for v in tmpcs}
+    once = (1 / (instance.host_bandwidth or 1), 1 / (instance.host_updates or math.inf))
+    on_host = {v: moved[v] * (grads * once[0] + once[1] + once[0]) for v in tmpcs}
+
     def longest(times):
         held = (_own(schedule, i, p, len(cuts) // p) for i in range(p))
         return max(sum(times[v] for g in own for v in cuts[g]) for own in held)
 
-    sums = longest({v: there[v] + returned[v] for v in tmpcs})
+    sums = longest({v: there[v] + returned[v] + on_host[v] for v in tmpcs})
     buckets: list = [[] for _ in cuts]
     if instance.overlaps_gradients:
         for g, chunk in enumerate(cuts):
@@ -419,7 +425,8 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
             is_hidden = g == 0 and not (level == 3 and p > 1 and D > 1)
             layers = [(sum(back[:k]), own[k]) for k in reversed(range(len(chunk)))]
             buckets[g] = layers if is_hidden else [(0.0, sum(own))]
-        sums = 0.0 if level == 3 and p == 1 and D > 1 else longest(returned)
+        gathers = not (level == 3 and p == 1 and D > 1)
+        sums = longest({v: gathers * returned[v] + on_host[v] for v in tmpcs})
     ways: list[set] = [set() for _ in range(p)]
     for i in range(p):
         own = [cuts[g] for g in _own(schedule, i, p, len(cuts) // p)]
@@ -430,7 +437,7 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
             static = sum(x.static_bytes for x in choice)
             for v in (v for chunk in own for v in chunk):
                 static -= (e - 1) * experts[v] * (1 + grads + instance.sharded_per_weight)
-                static -= shared * summed[v]
+                static -= shared * summed[v] + instance.sharded_per_weight * moved[v]
                 if level == 3 and D > 1 and p > 1:
                     static += (1 + grads) * weight[v]
             if level == 3 and D > 1 and p == 1:

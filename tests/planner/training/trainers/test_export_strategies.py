@@ -208,15 +208,30 @@ def test_more_that_is_shared_is_written_or_refused(name: str, level: int, pp: in
     assert not any("holds less" in note for note in found.notes) and (found.refused is None) == (found.text is not None)
 
 
+#: Settings of an instance, and what its plan has.
+OUTERMOST = {"any_degree_order": True}, {"dp_outermost": True}
+ON_HOST = {"sharding": "0,1", "shard_optimizer": 0.001, "offload_optimizer": "1GB/s", "offload_fraction": 0.5}
+OFFLOADS = "--use-distributed-optimizer|-aware-optimizer|--optimizer-cpu-offload|-fraction 0.5"
+
+
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [("megatron", "--use-tp-pp-dp-mapping"), ("torchtitan", "outermost"), ("torch", "DEVICES = [0, 2, 1, 3]")],
+    ("name", "given", "words"),
+    [
+        ("megatron", OUTERMOST, "--use-tp-pp-dp-mapping"),
+        ("torchtitan", OUTERMOST, "outermost"),
+        ("torch", OUTERMOST, "DEVICES = [0, 2, 1, 3]"),
+        ("megatron", (ON_HOST, {"sharding": 1}), OFFLOADS),
+        ("megatron", (ON_HOST, {"dp_degree": 1}), OFFLOADS),
+        ("megatron", (ON_HOST, {}), "on the host, which megatron has with replicas that share them"),
+        ("deepspeed", (ON_HOST, {"sharding": 1}), "on the host, which deepspeed has not"),
+    ],
 )
-def test_replicas_that_are_outermost_are_written_or_refused(name: str, words: str) -> None:
-    instance = planner.load("chain8-strategy", memory="1GB", virtual_stages=1, schedule="1f1b", any_degree_order=True)
-    plan = strategy("1f1b", [[0, 1, 2, 3], [4, 5, 6, 7]], dp=2) | {"dp_outermost": True}
+def test_what_a_trainer_may_have_is_written_or_refused(name: str, given: Any, words: str) -> None:
+    instance = planner.load("chain8-strategy", memory="1GB", virtual_stages=1, schedule="1f1b", **given[0])
+    plan = strategy("1f1b", [[0, 1, 2, 3], [4, 5, 6, 7]], dp=2) | {"sharding": 0, **given[1]}
     found = planner.export(instance, plan, name)
-    assert words in (found.text or found.refused or "") and (found.refused is not None or found.lossless)
+    assert all(each in (found.text or found.refused or "") for each in words.split("|"))
+    assert found.refused is not None or found.lossless
     assert realizable(instance, plan_from_json(instance, plan), name) == (found.refused is None)
 
 

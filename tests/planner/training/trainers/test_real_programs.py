@@ -137,6 +137,8 @@ def test_arguments_of_megatron(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         assert found.num_distributed_optimizer_instances == layout.groups
         assert found.use_tp_pp_dp_mapping == layout.outermost
         assert (found.sequence_parallel, found.overlap_grad_reduce) == (layout.sequences, layout.overlaps)
+        offloaded = found.optimizer_cpu_offload and found.optimizer_offload_fraction
+        assert (offloaded, found.use_precision_aware_optimizer) == (layout.offloaded, layout.offloaded > 0)
         assert found.num_layers == sum(map(len, layout.decoders()))
         sizes = found.tensor_model_parallel_size, found.transformer_pipeline_model_parallel_size
         assert sizes == (layout.tp_degree, layout.pp_degree)
