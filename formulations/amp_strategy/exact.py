@@ -7,7 +7,7 @@ from formulations.amp_strategy.definition.problem import evaluate, layer_assignm
 from formulations.amp_strategy.paper.amp import assign_layers, empty_split_answer, possible_degrees, rows_of
 from formulations.contract.family import Answer
 from formulations.layer_assignment import exact as layers_exact
-from instances.problems.amp_strategy import AmpInstance
+from instances.problems.amp_strategy import SLOWEST, AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch
 
@@ -24,10 +24,13 @@ def solve(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -
     """
     pairs = []
     for degrees in possible_degrees(instance):
+        least = 0.0
         for placement in placements(instance, degrees):
             if watch.stopped():
                 return Answer(stop=watch.why())
-            pairs.append((_lower_bound(layer_assignment(instance, degrees, placement)), degrees, placement))
+            if least == 0.0 or instance.layer_times == SLOWEST:  # else it is that of all placements
+                least = _lower_bound(layer_assignment(instance, degrees, placement))
+            pairs.append((least, degrees, placement))
     if not pairs:
         return empty_split_answer(instance)
     pairs.sort(key=lambda pair: pair[0])

@@ -57,7 +57,7 @@ def test_exhaustive_agrees_with_brute_force_and_nothing_beats_it(cases: int) -> 
 def test_exhaustive_tries_every_placement(kind: str, cases: int) -> None:
     for case in range(max(1, cases // 10)):
         instance = replace(random_instance(random.Random(case)), placement=kind)
-        answer = run("exhaustive", instance)
+        answer = run("exhaustive", instance, top=1)
         every = [
             evaluate(instance, plan)
             for degrees in strategies(instance)
@@ -66,10 +66,19 @@ def test_exhaustive_tries_every_placement(kind: str, cases: int) -> None:
             for plan in [assign_layers(instance, degrees, placement, exact.solve, Watch()).plan]
             if plan is not None
         ]
-        assert evaluate(instance, answer.plan) == pytest.approx(min(every), rel=1e-12)
+        assert evaluate(instance, answer.plan) == pytest.approx(min(every), rel=1e-12) and answer.bound <= min(every)
         assert violations(instance, answer.plan) == ()
         megatron = run("exhaustive", replace(instance, placement="megatron"))
         assert evaluate(instance, answer.plan) <= evaluate(instance, megatron.plan) * (1 + 1e-12)
+
+
+def test_a_tiling_has_a_stage_of_fast_devices_that_megatrons_placement_has_not() -> None:
+    """Nodes of five devices, stages of four: by ranks no stage is on the second node, the fast one, alone."""
+    nodes = tuple(Node("fast" if number == 1 else "slow", 1.0, 1.0) for number in range(4))
+    layers = tuple(ModelLayer({"slow": {1: slow}, "fast": {1: 1.0}}, 0.0, 0.0, False) for slow in (1, 1, 99, 1, 1))
+    instance = AmpInstance("five", nodes, 5, layers, 8, placement="tiling", layer_times="slowest")
+    answer = run("exhaustive", instance, top=1)
+    assert evaluate(instance, answer.plan) == pytest.approx(6 * instance.passes) == pytest.approx(answer.bound)
 
 
 def test_placements_count_the_tilings() -> None:
@@ -216,7 +225,7 @@ def test_overrides_and_support() -> None:
     slow = FAMILY.read(instance, "x", {"inter-bandwidth": 1e6, "global-batch": 8, "placement": "oriented"})
     assert {node.inter_bytes_per_s for node in slow.nodes} == {1e6} and slow.global_batch == 8
     assert evaluate(FAMILY.read(instance, "x", {"inter-bandwidth": 1e6}), PLAN) > evaluate(instance, PLAN)
-    large = replace(slow, nodes=slow.nodes * 2)
+    large = replace(slow, nodes=slow.nodes * 3)
     assert "tilings" in str(FAMILY.method("amp").supports(large))
     assert FAMILY.choose(instance, Limits(), True)[0] == "exhaustive"
 
