@@ -146,7 +146,7 @@ def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer
     one chunk on each device under 1F1B. At given degrees the layout is the one of the least S + (m - 1) C, and stages
     recompute as little as fits.
 
-    Source: Narayanan et al. 2021, section 2.2: (m + p - 1) t for equal stages.
+    Source: Narayanan et al. 2021, section 2.2: (m + p - 1) t for equal stages; AMP's Equation 4, with sends in stages.
     """
     return least_by_formula(instance, watch, all_degrees(instance))
 
