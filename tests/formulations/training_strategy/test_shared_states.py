@@ -125,14 +125,6 @@ def test_gradients_of_twice_the_weights_by_hand(given: StrategyPlan, peak: float
     assert evaluate(replace(made, overlaps_gradients=True), given) == pytest.approx(beside)
 
 
-def test_states_on_hosts_by_hand() -> None:
-    """2 bytes of gradients go down and 2 of weights come back at 2 bytes/s; of half of them, updated at 1 byte/s."""
-    made, given = replace(sharing_all(1.0), host_bandwidth=2.0, host_updates=1.0, offloaded=0.5), plan(2, 2, level=1)
-    assert FAMILY.breakdown(made, given).figures["host_time"] == 2 * (1 + 1) / 2
-    own = of_shared(made, shared_in(made, given))
-    assert evaluate(own, replace(given, sharding=0)) == evaluate(made, given) == evaluate(sharing_all(1.0), given) + 2
-
-
 @pytest.mark.parametrize(
     ("trainer", "bytes_"), [("megatron", (2, 4, 12)), ("torchtitan", (2, 4, 10)), ("deepspeed", (2, 2, 12))]
 )
@@ -344,6 +336,23 @@ def test_exchanges_by_hand(given: StrategyPlan, inner: Any, peak: float, time: f
     plain = replace(given, sharding=0, cp_degree=1, ep_degree=1)
     own = of_shared(instance, shared_in(instance, given))
     assert peak_memory(own, plain) == peak_memory(instance, given)
+
+
+@pytest.mark.parametrize(
+    ("whole", "given", "layers"),
+    [
+        (sharing_all(1.0), plan(2, 2), 2),
+        (sharing_all(1.0), replace(plan(1, 4), shard_groups=2), 4),
+        (exchange(), replace(plan(1, 4), ep_degree=2), 4),  # 2 bytes of dense weights, of experts 1
+    ],
+)
+def test_states_on_hosts_by_hand(whole: StrategyInstance, given: StrategyPlan, layers: int) -> None:
+    """A device updates 1 byte of each layer: half of it on the host, at 1 byte/s, and 2 bytes/s there and back."""
+    made = replace(whole, host_bandwidth=2.0, host_updates=1.0, offloaded=0.5)
+    assert FAMILY.breakdown(made, given).figures["host_time"] == layers
+    assert max(peak_memory(made, given)) == max(peak_memory(whole, given)) - layers * 3 / 2
+    own = of_shared(made, shared_in(made, given))
+    assert evaluate(own, replace(given, sharding=0)) == evaluate(made, given) == evaluate(whole, given) + layers
 
 
 @pytest.mark.parametrize(("name", "ring", "tokens"), [(RECOMPUTE, 6, 2), (SELECTIVE, 6, 0), (SELECTIVE_MLP, 0, 0)])
