@@ -42,7 +42,8 @@ class Clock:
         """
         if self.kind == "steady":
             return "a pipeline that is never flushed"
-        size = "" if self.microbatches is None else f" of {self.microbatches:,} micro-batches"
+        ending = "" if self.microbatches == 1 else "es"
+        size = "" if self.microbatches is None else f" of {self.microbatches:,} micro-batch{ending}"
         return (
             f"an iteration{size}{self.order}" if self.kind == "iteration" else f"a formula of a batch{size}{self.order}"
         )

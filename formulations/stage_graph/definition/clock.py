@@ -16,4 +16,6 @@ def clock(instance: StageGraph, plan: StagePlan) -> Clock:
     kind: Literal["steady", "iteration"] = "iteration" if instance.objective == "iteration" else "steady"
     other = "" if instance.device_graph is not None else f"--objective {'iteration' if kind == 'steady' else 'tps'}"
     of_batch = instance.minibatch * bottleneck_s(instance, plan)
-    return Clock(kind, None, None, lambda: iteration_s(instance, plan), of_batch, other)
+    sizes = {stage.microbatch for stage in plan.stages}
+    number = instance.minibatch // min(sizes) if kind == "iteration" and len(sizes) == 1 else None
+    return Clock(kind, None, number, lambda: iteration_s(instance, plan), of_batch, other)

@@ -223,6 +223,10 @@ def test_both_clocks_of_a_plan() -> None:
         assert clock is not None and (clock.kind, clock.other) == (kind, f"--objective {other}")
         assert clock.formula_s == instance.minibatch * bottleneck_s(instance, plan)
         assert clock.iteration_s == iteration_s(instance, plan) >= clock.formula_s
+        sizes = {stage.microbatch for stage in plan.stages}
+        batch = f"an iteration of {instance.minibatch // min(sizes)} micro-batch"
+        assert len(sizes) == 1 and clock.says.startswith(batch if kind == "iteration" else "a pipeline that is never")
+    assert replace(clock, microbatches=1).says == "an iteration of 1 micro-batch"
     small = replace(mmt(2, 2, devices=2), objective="iteration")
     assert planner.solve(small).method == "branch-and-bound" and small.num_operators <= 14
     links = DeviceGraph((1e12, 1e12), ((0.0, 1e9), (1e9, 0.0)))
