@@ -7,7 +7,7 @@ from formulations.contract.family import Claim, Method, declarative, exact, heur
 from formulations.contract.quantities import names
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.quantities import VOCABULARY
-from formulations.stage_graph.models import FEW_OPERATORS, warm_ups, warm_ups_too_many
+from formulations.stage_graph.models import warm_ups, warm_ups_too_many
 from instances.parameters import Setting, one_of, parse_count, parse_flag
 from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Limits, Watch
@@ -78,7 +78,7 @@ def _whole(instance: StageGraph) -> str | None:
     """Whether every operator runs on one device of a replica."""
     if len(instance.tp_degrees) == 1:
         return None
-    takers = f"graphpipe, pipedream, piper-dp, levels, cpsat, cpsat-orders, to {FEW_OPERATORS} operators milp-columns"
+    takers = "graphpipe, pipedream, piper-dp, levels, cpsat, cpsat-orders, milp-columns"
     return f"operators declare tensor-parallel degrees, for {takers} alone (--schedule uniform)"
 
 
@@ -178,11 +178,6 @@ def _uniform(instance: StageGraph) -> str | None:
 
 def _levelled(instance: StageGraph) -> str | None:
     return _one_size(instance) or _shared(instance)
-
-
-def _listed(instance: StageGraph) -> str | None:
-    """Columns are listed with their tensor-parallel degrees, and generated without them."""
-    return _levelled(instance) if instance.num_operators <= FEW_OPERATORS else _uniform(instance)
 
 
 def _effort(power: float) -> Callable[[StageGraph], float]:
@@ -340,10 +335,10 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     ),
     declarative(
         _code.models.milp_columns,
-        "HiGHS: a column for each stage, depth and size; beyond a few operators generated, target by target",
+        "HiGHS: a column for each stage, depth and size",
         VOCABULARY,
-        supports=_listed,
-        limits=f"{_SHARED}, {_PROVABLE}, at most {FEW_OPERATORS} operators if they have tensor-parallel degrees",
+        supports=_levelled,
+        limits=f"{_SHARED}, {_PROVABLE}",
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices**2,
     ),
 )

@@ -69,7 +69,7 @@ QUICK = (
     Case("mesh2d", {"stages": 8, "replicas": 4}, ("cpsat",)),
     Case("uniform-dist", {"stages": 4, "replicas": 4, "objective": "allreduce"}, ("milp",)),
     Case("knapsack", {"nodes": 5000, "options": 4}, ("cpsat", "milp")),
-    Case("candle-uno", {"devices": 16}, ("cpsat", "milp-columns")),
+    Case("candle-uno", {"devices": 16}, ("cpsat",)),
 )
 
 _OPERATORS = ("resnet50", "resnet152", "bert-l", "swin-l", "swin-u", "semantic-fpn", "gnmt")
@@ -104,7 +104,7 @@ SLOW = (
     ),
     *(Case("knapsack", {"nodes": n, "options": 4}, ("cpsat", "milp")) for n in (40, 1000, 20000)),
     *(
-        Case(name, {"devices": k}, ("cpsat", "milp-columns"), time_s=TIME_S if k < 32 else 10.0)
+        Case(name, {"devices": k}, ("cpsat",), time_s=TIME_S if k < 32 else 10.0)
         for name in ("mmt", "dlrm", "candle-uno")
         for k in (4, 8, 16, 32)
     ),

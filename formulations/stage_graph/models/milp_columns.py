@@ -2,40 +2,33 @@
 
 A column is a convex set of operators as a stage: at a depth, on so many devices, with micro-batches of a size. What
 such a stage takes and needs is a constant, so nothing is rounded but the unit: C1 to C4 and Equation 2 are a cover of
-the operators by columns, Equation 1 its objective. With a number in place of the slowest stage's time, as in
-GraphPipe's Algorithm 1, a column has its fewest devices (EstimateTPS <= t_max, line 28), and devices are what the cover
-minimises: `solve` searches those targets where operators are more than a few, and has columns generated (`generation`).
-Source: this project.
+the operators by columns, Equation 1 its objective. Source: this project.
 """
 
 # mypy: disallow_untyped_calls=False
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
 import pyomo.environ as pyo
 
-from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
-from formulations.modelling.solve_model import Stopped, WithoutSizes, add_requirements, check_stop
-from formulations.modelling.solve_model import prove as prove_model
+from formulations.modelling.solve_model import WithoutSizes, add_requirements, check_stop, prove
 from formulations.stage_graph.costs.costs import Costs, bits
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import data_edges, evaluate, violations
 from formulations.stage_graph.definition.quantities import VOCABULARY, required_sizes
-from formulations.stage_graph.models import FEW_OPERATORS
 from formulations.stage_graph.models.first_plan import first_plan
-from formulations.stage_graph.models.generation.targets import Targets
-from formulations.stage_graph.upsets.bounds import Proof, prove, simple_bound, whose
+from formulations.stage_graph.upsets.bounds import simple_bound
 from formulations.stage_graph.upsets.chains import Chains, TooManyError
 from instances.graph import topological_order
 from instances.problems.stage_graph import StageGraph
 from solvers.memory_budget import SizeError
 from solvers.milp import backend as milp
-from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: More convex sets, or columns of this model, are not given to HiGHS.
 MAX_SETS, MAX_COLUMNS = 4_000, 40_000
@@ -45,11 +38,6 @@ _MARGIN = 1e-9
 
 #: Where no plan is known that meets the requirements, columns count up to so many times the unit's plan.
 _FAR = 1e3
-
-#: Of more operators no columns are generated.
-MAX_OPERATORS = 400
-#: By the relaxation alone the bound is found to within this gap, before any cover is run.
-_COARSE = 1e-3
 
 
 class ConvexSets(Chains):
@@ -84,7 +72,6 @@ class Data:
     ``time``: TPS(n, b, r) of each column, in units of ``unit`` seconds per sample.
     ``sizes``: micro-batch sizes to choose from.
     ``tp_degrees``: that of set n.
-    ``is_flat``: whether the columns hold at every depth: then all of them have depth 1, and nothing is said of depths.
     """
 
     instance: StageGraph
@@ -93,7 +80,6 @@ class Data:
     sizes: tuple[int, ...]
     unit: float
     tp_degrees: Sequence[int]
-    is_flat: bool = False
 
 
 def data_of(instance: StageGraph, watch: Watch, *, complete: bool) -> Data:
@@ -139,10 +125,10 @@ def _columns(sets: Sequence[tuple[int, Costs]], watch: Watch) -> Iterable[tuple[
                 yield Column(number, depth, devices, size), own.tps(nodes, size, r)
 
 
-def build(data: Data, target: float | None = None) -> Any:
-    """The model; with a target, of the columns within it, which have one size, on the fewest devices."""
+def build(data: Data) -> Any:
+    """The model: a cover of all operators by columns of one size."""
     operators, edges = range(data.instance.num_operators), data.instance.edges
-    columns = [column for column, time in data.time.items() if target is None or time <= target]
+    columns = list(data.time)
     holding = [[column for column in columns if data.masks[column.number] >> v & 1] for v in operators]
     model = pyo.ConcreteModel()
     taken = model.taken = pyo.Var(
@@ -150,18 +136,14 @@ def build(data: Data, target: float | None = None) -> Any:
         domain=pyo.Binary,
         doc="taken[n,d,r,b]: set n is a stage with r devices, d micro-batches of b samples in flight",
     )
-    if target is None:
-        model.size = pyo.Var(data.sizes, domain=pyo.Binary, doc="size[b]: micro-batches have b samples")
-        model.bottleneck = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds per sample of the slowest stage")
-        model.one_size = pyo.Constraint(expr=pyo.quicksum(model.size.values()) == 1, doc="one size for all stages")
+    model.size = pyo.Var(data.sizes, domain=pyo.Binary, doc="size[b]: micro-batches have b samples")
+    model.bottleneck = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds per sample of the slowest stage")
+    model.one_size = pyo.Constraint(expr=pyo.quicksum(model.size.values()) == 1, doc="one size for all stages")
 
     model.one_stage = pyo.Constraint(
         operators,
         data.sizes,
-        rule=lambda m, v, b: (
-            pyo.quicksum(taken[column] for column in holding[v] if column.size == b)
-            == (m.size[b] if target is None else 1)
-        ),
+        rule=lambda m, v, b: pyo.quicksum(taken[column] for column in holding[v] if column.size == b) == m.size[b],
         doc="the stages are a partition: sum of taken[n,d,r,b] with v = size[b] [GraphPipe, section 3, C1]",
     )
 
@@ -175,7 +157,7 @@ def build(data: Data, target: float | None = None) -> Any:
         return fall + pyo.quicksum(taken[column] for column in set(source) & set(target)) >= 1
 
     model.falling_depth = pyo.Constraint(
-        range(0 if data.is_flat else len(edges)),
+        range(len(edges)),
         rule=falls,
         doc="along an edge the depth falls by 1, unless a column has both ends [GraphPipe, section 3, C2]",
     )
@@ -184,11 +166,6 @@ def build(data: Data, target: float | None = None) -> Any:
         expr=pyo.inequality(None, devices, data.instance.num_devices) if columns else pyo.Constraint.Feasible,
         doc="the devices of stages are disjoint: sum of r taken[n,d,r,b] <= D [GraphPipe, section 3, C3]",
     )
-    if target is not None:
-        model.forbidden = pyo.ConstraintList(doc="stages that wait for each other are cut off [GraphPipe, section 3]")
-        model.fewest = pyo.Objective(expr=devices)
-        return model
-
     model.time = pyo.Constraint(
         operators,
         rule=lambda m, v: m.bottleneck >= pyo.quicksum(data.time[column] * taken[column] for column in holding[v]),
@@ -216,16 +193,6 @@ class Model(milp.Runnable, WithoutSizes):
 
     def __post_init__(self) -> None:
         self.instance, self.masks = self.data.instance, self.data.masks
-
-    def parts(self, values: Any) -> list[tuple[int, int]]:
-        """The stages of a solution: a bitset of operators and the devices of each."""
-        taken = (Column(*index) for index, each in self.model.taken.items() if values[each] > 0.5)
-        return [(self.masks[column.number], column.devices) for column in taken]
-
-    def forbid(self, stages: Collection[int]) -> None:
-        """Not all of these sets of operators together as stages: they wait for each other."""
-        taken = [each for index, each in self.model.taken.items() if self.masks[index[0]] in stages]
-        self.model.forbidden.add(pyo.quicksum(taken) <= len(stages) - 1)
 
     def decode(self, values: Any) -> StagePlan:
         """The plan of a solution, with as many samples in flight as the columns keep."""
@@ -304,83 +271,20 @@ def model_of(instance: StageGraph, watch: Watch | None = None, *, complete: bool
     return found
 
 
-def cover(
-    instance: StageGraph,
-    masks: Sequence[int],
-    columns: Mapping[tuple[int, int, int, int], float],
-    target_s: float,
-    *,
-    is_flat: bool,
-) -> Model | None:
-    """The model of a target with columns of one size and their times; ``None`` if some operator is in none of them."""
-    held, time = 0, {Column(*column): time for column, time in columns.items()}
-    for column in time:
-        held |= masks[column.number]
-    if held + 1 != 1 << instance.num_operators:
-        return None
-    data = Data(instance, masks, time, (next(iter(time)).size,), 1.0, [1] * len(masks), is_flat)
-    return Model(build(data, target_s), data)
-
-
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The optimum with one micro-batch size for all stages; a plan and a bound where columns are too many."""
-    first = first_plan(instance, limits)
-    if instance.requirements or instance.num_operators <= FEW_OPERATORS:
-        found = prove_model(
-            instance,
-            lambda: model_of(instance, watch),
-            evaluate,
-            violations,
-            limits,
-            watch,
-            to_scale=True,
-            first=first,
-            reason="no partition fits into memory",
-        )
-        if instance.requirements or len(instance.tp_degrees) > 1 or found.stop is not Stop.SIZE_LIMIT:
-            return found
-        known = watch.best_objective
-    else:
-        known = first.report(instance, evaluate, violations, watch)
-    return _generate(Costs(instance), limits, watch, lambda: first.origin(known, watch))
-
-
-def _generate(costs: Costs, limits: Limits, watch: Watch, origin: Callable[[], dict[str, Any]]) -> Answer[StagePlan]:
-    """Of all columns those that have to be known: targets are refuted by column generation, met by a cover."""
-    watch.bound(simple_bound(costs), Prover.BOUNDS)
-    plan, objective = watch.incumbent()
-    start = Proof(0.0, plan, math.inf if objective is None else objective)
-    if costs.instance.num_operators > MAX_OPERATORS or watch.stopped():
-        reason = f"{costs.instance.num_operators} operators; columns are generated of at most {MAX_OPERATORS}"
-        return Answer(plan, watch.best_bound, stop=watch.why(Stop.SIZE_LIMIT), reason=reason, stats=origin())
-    try:
-        with alarm(watch):
-            targets = Targets(costs, limits, watch, plan, cover)
-            proof = prove(costs, targets, watch, start, max(limits.gap, _COARSE), Prover.SOLVER)
-            if not (proof.is_closed or proof.stopped):
-                targets.covers_too = True
-                proof = prove(costs, targets, watch, proof, max(limits.gap, OPTIMAL_GAP / 2), Prover.SOLVER)
-    except Stopped:
-        return Answer(plan, watch.best_bound, stop=watch.why(), stats=origin())
-    stats = {
-        "columns": targets.generation.columns,
-        "rounds": targets.generation.rounds,
-        "covers": targets.covers,
-        "search_nodes": targets.search_nodes,
-        **origin(),
-    }
-    solver, reason = targets.generation.solver, targets.failure or targets.unlisted
-    if proof.infeasible:
-        return Answer(infeasible=True, stop=Stop.PROVED, proved_by=Prover.SOLVER, solver=solver, stats=stats,
-                      reason="no partition fits into memory")  # fmt: skip
-    otherwise = Stop.SIZE_LIMIT if reason else Stop.COMPLETED
-    stop = Stop.PROVED if proof.is_closed else watch.why(otherwise)
-    return Answer(
-        proof.plan,
-        bound=proof.bound_s if proof.is_closed else watch.best_bound,
-        stop=stop,
-        proved_by=whose(proof, start, Prover.SOLVER),
-        solver=solver,
-        reason="" if proof.is_closed else reason,
-        stats=stats,
+    found = prove(
+        instance,
+        lambda: model_of(instance, watch),
+        evaluate,
+        violations,
+        limits,
+        watch,
+        to_scale=True,
+        first=first_plan(instance, limits),
+        reason="no partition fits into memory",
     )
+    if found.stop is Stop.SIZE_LIMIT:
+        watch.bound(simple_bound(Costs(instance)), Prover.BOUNDS)
+        return replace(found, bound=watch.best_bound, proved_by="")
+    return found

@@ -80,10 +80,9 @@ def test_these_proofs_are_of_the_least_time_per_sample(method: str) -> None:
             planner.solve(replace(instance, objective="iteration"), method=method)
 
 
-def test_columns_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_have_a_limit() -> None:
     """Beyond it there is no proof, but a plan and a bound."""
     instance = mmt(devices=4)
-    monkeypatch.setattr(milp_columns, "MAX_OPERATORS", 96)
     answer = milp_columns.solve(instance, Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and answer.proved_by == ""
     assert violations(instance, answer.plan) == () and answer.stats["plan_by"] == "graphpipe-plus"
