@@ -369,6 +369,14 @@ def test_knapsacks_in_three_amounts_are_decided_as_by_brute_force(cases: int) ->
     assert min(outcomes.values()) >= 2 * cases, outcomes
 
 
+def test_options_that_are_beaten_are_dropped(cases: int) -> None:
+    rng = random.Random(10)
+    for _ in range(10 * cases):
+        given = [(rng.randint(0, 4), rng.randint(0, 4), rng.randint(0, 4)) for _ in range(rng.randint(1, 9))]
+        beaten = {x for x in given for y in given if x != y and all(b <= a for a, b in zip(x, y, strict=True))}
+        assert checker.least_choices(given) == sorted(set(given) - beaten)
+
+
 def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     content = parsed(one_layer())
     monkeypatch.setattr(checker, "MAX_STEPS", 0)

@@ -17,7 +17,7 @@ from formulations.modelling.warm_start import First
 from formulations.stage_graph import FAMILY
 from formulations.stage_graph.costs.costs import Costs, bits
 from formulations.stage_graph.definition.plan import StagePlan
-from formulations.stage_graph.definition.problem import evaluate, iteration_s, violations
+from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.models import cpsat, milp_columns, size_search
 from formulations.stage_graph.questions.studies.inside import induced_graph, parts_of_graphpipe, schedules_of_graphpipe
 from formulations.stage_graph.upsets import chains, levels
@@ -146,15 +146,6 @@ def test_exact_says_whose_proof_it_is() -> None:
     assert planner.solve(starved, method="exact").proved_by == "downsets"
 
 
-def test_shared_proofs_are_counted_once() -> None:
-    report = planner.crosscheck(random_graph(1, (5, 5), 3, series_parallel=True))
-    proofs = {result.method: result.proved_by for result in report.results if result.stop is Stop.PROVED}
-    assert (proofs["levels"], proofs["cpsat"], proofs["milp-columns"]) == ("search", "solver", "solver")
-    assert proofs["exact"] == "levels" and set(proofs.values()) <= {"search", "solver", "levels", "downsets", "bounds"}
-    names = {by if by in ("levels", "downsets", "bounds") else method for method, by in proofs.items()}
-    assert report.independent_proofs == len(names) <= 5
-
-
 @pytest.mark.slow
 def test_borrowed_proofs_have_the_name_of_their_owner() -> None:
     rows, apart = candle_uno(devices=8), random_graph(1, (6, 6), 4, series_parallel=False)
@@ -259,16 +250,3 @@ def test_schedules_are_those_that_plans_are_priced_at() -> None:
             assert plan is not None and schedule.minibatch == instance.minibatch
             for number, stage in enumerate(schedule.stages):
                 assert plan.peak_in_flight(number) * stage.microbatch <= stage.in_flight
-
-
-def test_the_whole_on_all_devices_is_the_method_itself() -> None:
-    from formulations.stage_graph.paper.graphpipe import solve_graphpipe
-
-    instance = _graph(4)
-    whole = [each for each in (found() for found in parts_of_graphpipe(instance, Limits(), Watch()))
-             if each.instance.num_operators == instance.num_operators
-             and each.instance.num_devices == instance.num_devices]  # fmt: skip
-    plan, own = solve_graphpipe(instance, Limits(), Watch()).plan, whole[0].plan
-    assert plan is not None and own is not None
-    assert evaluate(whole[0].instance, own) == pytest.approx(evaluate(instance, plan), rel=1e-12)
-    assert iteration_s(instance, own) > 0

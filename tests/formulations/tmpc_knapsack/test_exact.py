@@ -18,7 +18,7 @@ from formulations.tmpc_knapsack.costs import arrays
 from formulations.tmpc_knapsack.definition.problem import evaluate, violations
 from formulations.tmpc_knapsack.kernels import search
 from formulations.tmpc_knapsack.kernels.decision import decide
-from instances.problems.tmpc_knapsack import KINDS, KnapsackInstance, generate
+from instances.problems.tmpc_knapsack import KnapsackInstance, generate
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -43,12 +43,6 @@ def check(instance: KnapsackInstance) -> None:
 @given(knapsacks())
 def test_agrees_with_brute_force_on_awkward_numbers(instance: KnapsackInstance) -> None:
     check(instance)
-
-
-def test_by_hand() -> None:
-    instance = make(10, [(1, 8), (3, 5), (9, 0)], [(2, 6), (5, 1)])
-    answer = solve(instance)  # 8 + 1 fits and takes 6; 5 + 6 does not fit
-    assert answer.plan.choice == {0: "a", 1: "b"}
 
 
 @pytest.mark.parametrize(
@@ -158,19 +152,6 @@ def test_negative_times_are_allowed_on_arrays() -> None:
 def test_a_node_without_options_has_no_choice() -> None:
     start, none = np.array([0, 0], np.int64), np.empty(0)
     assert search.solve_arrays(start, none, none, 1.0, np.zeros(1, np.int64), np.zeros(1, np.uint8)) == math.inf
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_stopped_at_once_it_still_has_a_plan_and_a_bound(kind: str) -> None:
-    instance = generate(60, 3, kind=kind, tightness=0.4, seed=1)
-    watch = Watch()
-    watch.stop(Stop.INTERRUPTED)
-    stopped, full = exact.solve(instance, Limits(), watch), solve(instance, time_s=0.5)
-    assert stopped.stop is Stop.INTERRUPTED
-    assert violations(instance, stopped.plan) == ()
-    best = evaluate(instance, full.plan)
-    assert stopped.bound <= best <= evaluate(instance, stopped.plan)
-    assert stopped.bound >= best * 0.9  # the relaxation's bound, not a placeholder
 
 
 def test_it_runs_without_the_interpreter_lock() -> None:

@@ -128,14 +128,6 @@ def test_strategies_by_hand() -> None:
             assert changed.inner_bandwidth == then.get(more.change.name, inner)
 
 
-def test_stages_by_hand() -> None:
-    found = planner.explain(planner.load("layers", layers=3, stages=2, require=["layers(0) <= 1", "layers(1) <= 1"]))
-    assert [each.name for each in found.conflict] == ["stages", "layers(0) <= 1", "layers(1) <= 1"]
-    assert {each.change: each.amount for each in found.repairs} == {"stages": 3, "requirement": 1}
-    one = planner.explain(planner.load("layers", layers=8, stages=2, require="stage_of(7) == 5"))
-    assert {each.change: each.amount for each in one.repairs} == {"stages": 6, "requirement": 1}
-
-
 @thinned("name", HAS_PLAN)
 def test_a_conflict_has_no_plan_and_one_without_any_of_its_members(name: str, many: int) -> None:
     seen: Counter[str] = Counter()

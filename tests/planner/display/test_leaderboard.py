@@ -81,15 +81,3 @@ def paper() -> Iterator[Any]:
 
 def test_no_number_of_the_report_is_typed() -> None:
     assert re.findall(r"\d", (DOCS / "paper" / "paper.md").read_text()) == []
-
-
-@pytest.mark.slow  # the site's build makes the page as well
-def test_all_numbers_of_the_report_are_filled_in(paper: Any) -> None:
-    text = (DOCS / "paper" / "paper.md").read_text()
-    page = paper.page(text)
-    assert "<<" not in page and "\x02" not in page and page.count("<figure>") == 3
-    assert page.count("<h3>") == len(FAMILIES) and "<math" in page
-    with pytest.raises(ValueError, match="does not say proved"):
-        paper.page(text.replace("<<proved>>", "many"))
-    with pytest.raises(KeyError, match="anything"):
-        paper.page(text + "<<anything>>")

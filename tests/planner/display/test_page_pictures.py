@@ -91,18 +91,6 @@ def test_every_kind_has_an_example() -> None:
     assert {type(picture) for picture in EXAMPLES} == {*_DRAWN, *_SCALED}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("picture", EXAMPLES, ids=lambda picture: type(picture).__name__)
-def test_a_picture_can_be_drawn(picture: Picture) -> None:
-    found = list(charts(Breakdown(draw=lambda: (picture,))))
-    assert found and found[0].title.startswith(picture.title)
-    for chart in found:
-        light = drawn(chart)
-        assert light.count("<path") > 2 and not any(word in light for word in ('"@', "undefined", "NaN"))
-        if type(picture) not in (Tradeoff, Heat):
-            assert STAGES[0] in light and STAGES[1] in light and STAGES[2] not in light
-
-
 def only(picture: Picture) -> Chart:
     [chart] = charts(Breakdown(draw=lambda: (picture,)))
     return chart

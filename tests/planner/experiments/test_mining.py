@@ -146,11 +146,6 @@ def test_no_smaller_step_loses_as_much(domain: str, sum_of_numbers: int) -> None
     assert genes.size(search.best.genome) == smallest
 
 
-def test_an_exact_method_loses_nothing() -> None:
-    found = mine("amp", problem="layer_assignment", count=200)
-    assert found.instance is None and found.loss is None and 0 < found.evaluations <= 200 and found.worst == 0
-
-
 def test_files_are_read_by_every_command(run: Callable[..., Any]) -> None:
     most = ",".join(f"{name}={value}" for name, value in KNAPSACK.items())
     given = ("--max", most, "--domain", "recompute", "--count", "60", "--seed", "8", "--out", "worst.json")

@@ -234,15 +234,3 @@ def test_what_has_no_plan_or_no_instance() -> None:
 def test_models_have_all_keys_without_root_and_files(capsys: pytest.CaptureFixture[str]) -> None:
     found = shown(capsys, "model", "layers", "--layers", "4", "--stages", "2", "--method", "milp")
     assert (found["root_bound"], found["root_seconds"], found["files"]) == (None, None, [])
-
-
-@pytest.mark.parametrize("option", ["--alternatives=2", "--within=1%", "--pareto=time,memory"])
-def test_questions_beside_the_optimum_imply_exact(capsys: pytest.CaptureFixture[str], option: str) -> None:
-    found = shown(capsys, "solve", "chain8", option)
-    assert found["complete"] and (found["claim"], found["status"]) == ("exact", "optimal")
-
-
-def test_files_that_are_no_certificates_are_refused_by_the_missing_field(tmp_path: Path, capsys: Any) -> None:
-    (tmp_path / "plan.json").write_text('{"lengths": [4, 4]}')
-    assert main(["verify", "layers", str(tmp_path / "plan.json")]) == 2
-    assert "plan.json: format is missing; expected a certificate" in capsys.readouterr().err

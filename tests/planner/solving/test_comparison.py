@@ -253,28 +253,6 @@ def test_rows_of_one_case_are_compared_whatever_the_seed() -> None:
     assert MeasuredRow.from_json(json.loads(json.dumps(rows[1].to_json()))) == rows[1]
 
 
-@pytest.mark.slow
-def test_bench_writes_losses_and_reasons_and_keeps_rows_of_an_unchanged_file(run: Run, tmp_path: Path) -> None:
-    path, out = tmp_path / "mine.py", tmp_path / "rows"
-    path.write_text("def solve(instance):\n    raise ValueError('no idea')\n")
-    plan = tmp_path / "theirs.json"
-    assert run("solve", "chain8", "--method", "equi-no-tp", "--out", str(plan))[0] == 0
-    entered = ["--plan", f"theirs={plan}", "--repeats", "1", "--out", str(out)]
-    given = ["bench", "chain8", "--methods", f"exact,piper,{path}:solve", *entered]
-    assert run(*given)[0] == 0
-    rows = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
-    assert [row["loss"] for row in rows[:3]] == [0.0, 0.0, None] and rows[3]["loss"] > 0.02
-    assert "raised ValueError: no idea (line 2 of mine.py)" in rows[2]["reason"] and rows[0]["reason"] is None
-    table = (out / "table.md").read_text()
-    assert "| chain8 |  | piper | 0 | optimal |" in table and "raised ValueError: no idea" in table
-    path.write_text(f"import json\ndef solve(instance):\n    return json.load(open({str(plan)!r}))\n")
-    code, printed, _ = run(*given)
-    again = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
-    assert code == 0 and again[:4] == rows and len(again) == 5  # of another file
-    assert again[4]["loss"] == rows[3]["loss"] and "raised ValueError: no idea" in printed
-    assert run(*given)[0] == 0 and len((out / "rows.jsonl").read_text().splitlines()) == 5
-
-
 @pytest.mark.parametrize(
     ("loss", "is_proved", "text"),
     [(0.9e-6, True, "optimal"), (2e-6, True, "0.0002 %"), (0.125, False, "<= 12.5 %"), (None, False, "-")],

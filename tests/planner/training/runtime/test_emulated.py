@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runtime.test_run import BRANCHING, MODELS, chain, graph, plan
+from runtime.test_run import BRANCHING, MODELS, as_known, chain, graph, plan
 
 from planner.cli.app import main
 from planner.training.runtime.layout import Duty, Layout, Pass, simulate
@@ -27,7 +27,8 @@ def run(tmp_path: Path, instance: Any, made: Any, model: str, *options: str) -> 
     for file, content in zip(files, (made, instance), strict=True):
         file.write_text(json.dumps(content))
     out = tmp_path / "run.json"
-    return main(["run", *map(str, files), "--model", f"{MODELS}:{model}", "--out", str(out), *options]), out
+    with as_known(instance, model):
+        return main(["run", *map(str, files), "--model", f"{MODELS}:{model}", "--out", str(out), *options]), out
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,9 @@ def test_one_process_does_what_several_do(instance: Any, made: Any, model: str, 
         assert code == 0
         found.append(json.loads(out.read_text()))
     several, one = found
-    assert one["gradient_error"] <= 1e-12 and one["parameters"] == one["parameters_compared"]
+    for each in found:
+        assert max(each["loss_error"], each["gradient_error"]) <= 1e-12
+        assert each["parameters"] == each["parameters_compared"] and each["bytes_sent"] == each["bytes_planned"]
     assert one["loss_error"] == pytest.approx(several["loss_error"], abs=1e-15)
     for name in ("bytes_sent", "held_bytes", "gradient_bytes", "rows", "simulated", "device"):
         assert one[name] == several[name], name

@@ -1,11 +1,12 @@
 """Eight kinds of models, captured, cut and run on two to six processes: gradients, bytes and memory."""
 
 import json
-from functools import cache
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from runtime import captured_once
 
 import planner
 from instances.exchange import to_json
@@ -18,22 +19,8 @@ pytest.importorskip("transformers", reason="needs transformers (extra torch)", e
 MODELS = Path(__file__).parent / "kinds.py"
 
 
-@cache
-def example(kind: str) -> Any:
-    import torch
-
-    from planner.training.capture.models import example_in
-
-    torch.manual_seed(0)
-    return example_in(f"{MODELS}:{kind}", meta=False)
-
-
-@cache
 def captured(kind: str) -> Any:
-    from planner.training.capture.trace import capture
-
-    made = example(kind)
-    return capture(made.model, made.args, made.kwargs, name=kind)
+    return captured_once.captured(f"{MODELS}:{kind}")
 
 
 def instance(kind: str, samples: int) -> dict[str, Any]:
@@ -99,26 +86,13 @@ RUNS = {
 
 
 def run(folder: Path, made: Any, stages: Any, kind: str, *options: str) -> int:
-    """`planner run`, whose forks find the model made and captured, which takes most of a run's time.
-
-    That a fork does this itself is what `modal` and all other files of tests do.
-    """
-    from planner.training.runtime import source
-
-    held, capture = {} if kind == "modal" else {id(example(kind)): captured(kind)}, source._capture
-
-    def known(named: str, given: Any, granularity: str) -> Any:
-        is_held = id(given) in held and granularity == "block"
-        return held[id(given)] if is_held else capture(named, given, granularity)
-
+    """`planner run`, whose forks capture `modal` themselves."""
     files = [folder / "plan.json", folder / "instance.json"]
     for file, content in zip(files, (stages, made), strict=True):
         file.write_text(json.dumps(content))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source, "_capture", known)
-        if held:
-            patch.setattr(source, "example_in", lambda *_, **__: example(kind))
-        return main(["run", *map(str, files), "--model", f"{MODELS}:{kind}", *options])
+    model = f"{MODELS}:{kind}"
+    with nullcontext() if kind == "modal" else captured_once.known(model, "minibatch" in made):
+        return main(["run", *map(str, files), "--model", model, *options])
 
 
 def ran(capfd: Any, *given: Any) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from thinned import thinned
 
 import planner
 from formulations.simulation.orders import SCHEDULES
-from instances.problems.stage_partitioning import Edge
 from planner.cli import run as command
 from planner.cli.app import main
 from planner.training.capture.separately import prepare_torch
@@ -126,14 +125,6 @@ def test_price_of_megatron_on_bert() -> None:
     assert found.refused is not None and found.nearest is not None and found.nearest.proved
     assert found.nearest.loss == pytest.approx(0.5966, abs=1e-4)
     assert found.text is not None and '"Et|t*3|t*4|t*4|t*5|t*5|t*5|t*5L"' in found.text and found.lossless
-
-
-def test_deepspeed_says_what_layers_have_to_hand_on() -> None:
-    chain = planner.load("chain8", realizable="deepspeed")
-    for edges, says in (((), False), ((Edge(0, 3, 1.0),), True)):
-        asked = replace(chain, edges=(*chain.edges, *edges))
-        found = planner.export(asked, planner.solve(asked, exact=True).plan or {}, "deepspeed")
-        assert found.text and any(each.endswith("further on, as from 0 to 3") for each in found.notes) is says
 
 
 BAD = [
@@ -304,19 +295,6 @@ def test_strategies_run_with_torch(schedule: str, tmp_path: Path) -> None:
         plan = INTERLEAVED | {"schedule": schedule}
     text = planner.export(instance, plan, "torch").text
     assert text is not None
-    launched(text, tmp_path)
-
-
-def test_script_runs_with_torch(tmp_path: Path) -> None:
-    """Two processes, a stand-in of the plan's shape: gradients equal those of the unsplit stand-in."""
-    pytest.importorskip("torch", reason="the script runs with the extra torch")
-    instance = planner.load("chain8", devices=2, memory="1GB")
-    plan = {"stages": [{**stage, "dp_degree": 1} for stage in unequal()["stages"]]}
-    first, second, third = plan["stages"]
-    second = {**second, "nodes": [3, 4, 5, 6, 7], "tmpcs": {**second["tmpcs"], **third["tmpcs"]}}
-    second["tmpcs"]["5"] = "recompute"
-    text = planner.export(instance, {"stages": [first, second]}, "torch").text
-    assert text is not None and "RECOMPUTED = ['layers.5']" in text
     launched(text, tmp_path)
 
 
