@@ -64,7 +64,7 @@ CPU_S: Mapping[str, int | None] = {
     "graphpipe-fig-6": 25, "graphpipe-fig-7": 15, "graphpipe-fig-9": 28, "graphpipe-case-study": 2,
     "graphpipe-a3": 26, "graphpipe-clock": 16, "graphpipe-1f1b": 3, "graphpipe-table-2": 3, "parmesan-fig-2": 2,
     "parmesan-fig-3": 23, "parmesan-table-1": 15, "parmesan-table-2": None, "parmesan-orders": 38,
-    "parmesan-ablation": 17, "zero-bubble-orders": 13, "zero-bubble-auto": 60, "interleaved-memory": 4,
+    "parmesan-ablation": 17, "zero-bubble-orders": 13, "zero-bubble-auto": 130, "interleaved-memory": 4,
     "1f1b-distance": 11, "pipedream-vgg16": 2, "pipedream-loss": 4, "max-load-dp": 7, "alpa-galvatron": 47,
     "max-load-ip": 260, "alpa-submeshes": 10, "amp-budget": 20, "graphpipe-complexity": 2,
 }  # fmt: skip
