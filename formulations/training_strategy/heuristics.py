@@ -9,7 +9,7 @@ from itertools import accumulate, groupby, pairwise, takewhile
 import numpy as np
 
 from formulations.contract.family import Answer
-from formulations.training_strategy.costs import Chain, Chains, Choice, Kept, Table, TooManyWaysError, chain_of, plan_of
+from formulations.training_strategy.costs import Chain, Chains, Choice, Table, TooManyWaysError, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.degrees import Degrees, all_degrees
 from formulations.training_strategy.fixed_orders import in_flight, moments
@@ -122,15 +122,10 @@ def _recomputing_first(
     rows = moments(degrees)
     lean = [min(ways, key=lambda way: (way.activation, way.static, way.again)) for ways in chain.ways]
     fast = [min(ways) for ways in chain.ways]
-
-    def ways(number: int) -> list[list[list[Kept]]]:
-        """Of each device and chunk."""
-        again = {v for own in blocks for v in own[:number]}
-        every = [[(lean if v in again else fast)[v] for v in range(x, y)] for x, y in chunks]
-        return [[every[g] for g in own] for own in degrees.held]
-
     for number in numbers:
-        found = ways(number)
+        leans = {v for own in blocks for v in own[:number]}
+        every = [[(lean if v in leans else fast)[v] for v in range(x, y)] for x, y in chunks]
+        found = [[every[g] for g in own] for own in degrees.held]
         if all(chain.fits(own, row) for own, row in zip(found, rows, strict=True)):
             again = [tuple(math.fsum(way.again for way in chunk) for chunk in own) for own in found]
             return [

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from operator import add
 from typing import Any
 
 from formulations.contract.figures.gantt import MOST_SHOWN, beside_objective, waiting_share
@@ -84,7 +83,7 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
     return Breakdown(
         tuple(rows),
         figures,
-        lambda: _pictures(instance, plan, ran, stages, total, list(map(add, sums, hosts))),
+        lambda: _pictures(instance, plan, ran, stages, total),
         lambda: _strip(instance, plan, stages),
         "stage" if len(plan.chunks) == plan.pp_degree else "chunk",
         [(plan.dp_degree, plan.tp_degree)] * len(plan.chunks),
@@ -93,12 +92,7 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
 
 
 def _pictures(
-    instance: StrategyInstance,
-    plan: StrategyPlan,
-    ran: Iteration,
-    stages: Sequence[Stage],
-    total: float,
-    sums: Sequence[float],
+    instance: StrategyInstance, plan: StrategyPlan, ran: Iteration, stages: Sequence[Stage], total: float
 ) -> tuple[Picture, ...]:
     flat, p = instance.flat, plan.pp_degree
     times = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
@@ -116,16 +110,15 @@ def _pictures(
         "always stored (one sum)": static,
         "activations in flight": [b - a for a, b in zip(static, peak, strict=True)],
     }
-    says, longest = _SAYS, max(math.fsum(sums[g] for g in own) for own in plan.held)
-    if instance.overlaps_gradients:
-        says, longest = _BEHIND, total - ran.makespan_s
+    says, longest = _BEHIND if instance.overlaps_gradients else _SAYS, total - ran.makespan_s
+    what = "sum of gradients" + (" with what hosts take" if instance.host_bandwidth is not None else "")
     return (
         _strip(instance, plan, stages),
         Stack("A micro-batch in each chunk", stages, {k: v for k, v in parts.items() if any(v)} or parts,
               "time of a micro-batch", flat.time_unit),
         Stack("Memory of each device of a pipeline", devices, held, "memory of a device", "bytes",
               [flat.memory_bytes] * p),
-        beside_objective(_passes(ran, stages, p, flat.time_unit), total, says, longest, "sum of gradients"),
+        beside_objective(_passes(ran, stages, p, flat.time_unit), total, says, longest, what),
     )  # fmt: skip
 
 
@@ -152,13 +145,8 @@ def _strip(instance: StrategyInstance, plan: StrategyPlan, stages: Sequence[Stag
     for position, chunk in enumerate(plan.chunks):
         for node in chunk:
             layer, x = flat.layers[flat.index[node]], chosen(instance, plan, node)
-            figures = {
-                "id": layer.id,
-                "time": x.time,
-                "weight_bytes": x.weight_bytes,
-                "activation_bytes": x.activation_bytes,
-                "static_bytes": x.static_bytes,
-            }
+            amounts = "time", "weight_bytes", "activation_bytes", "static_bytes"
+            figures = {"id": layer.id} | {name: getattr(x, name) for name in amounts}
             has_choice = len(layer.tmpcs[plan.tp_degree]) > 1
             items.append(Item(layer.name or str(layer.id), position, x.time, x.id if has_choice else "", figures))
     return Strip("Layers by chunk", items, stages, f"compute of a micro-batch, {flat.time_unit}")
