@@ -63,7 +63,7 @@ def galvatron(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answ
         if len(kept) < len(chunks):
             continue
         steps = [float(chain.step[cut]) + choice.again[0] for cut, choice in zip(chunks, kept, strict=True)]
-        sums = max(float(chain.behind(degrees)[cut]) for cut in chunks)
+        sums = float(max(map(chain.behind(degrees).__getitem__, chunks)))
         found = math.fsum(steps) + (degrees.m - 1) * max(steps) + sums
         if found < best:
             best, plan = found, plan_of(chain, degrees, ends, kept)
