@@ -311,8 +311,8 @@ MODULES = {
 @pytest.mark.parametrize(
     ("model", "cut"),
     [
-        ("small_models.py:tied", 3), ("small_models.py:writing", 1), ("kinds.py:gpt", 3), ("kinds.py:llama", 2),
-        ("kinds.py:t5_loss", 4), ("kinds.py:modal", 5),
+        ("small_models.py:tied", 3), ("small_models.py:writing", 1), ("kinds.py:t5_loss", 4), ("kinds.py:modal", 5),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("kinds.py:gpt", 3), ("kinds.py:llama", 2))),
     ],
 )  # fmt: skip
 def test_models_that_run_takes_run_with_torch(model: str, cut: int, tmp_path: Path) -> None:
