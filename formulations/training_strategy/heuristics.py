@@ -3,8 +3,9 @@
 import heapq
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, groupby, pairwise, takewhile
+from operator import attrgetter
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.degrees import Degrees, all_degrees
 from formulations.training_strategy.fixed_orders import in_flight, moments
 from formulations.training_strategy.layouts import Layouts, least_sum, places, quick_bound
-from instances.problems.stage_partitioning import Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from solvers.outcome import Limits, Stop, Watch
 
@@ -97,7 +97,10 @@ def titan_split(instance: StrategyInstance, degrees: Degrees) -> tuple[list[int]
 
 def _blocks(instance: StrategyInstance, degrees: Degrees) -> tuple[int, int, int]:
     """Where the longest run of equal layers begins, how many they are, and the number of all layers."""
-    runs = [len(list(run)) for _, run in groupby(instance.chain, key=lambda layer: _costs(layer.tmpcs[degrees.t]))]
+    # Neighbours have other ids, and volumes to synchronise with them belong to edges.
+    amounts = attrgetter("time", "weight_bytes", "activation_bytes", "static_bytes")
+    ways = ([*map(amounts, layer.tmpcs[degrees.t])] for layer in instance.chain)
+    runs = [len(list(run)) for _, run in groupby(ways)]
     longest = max(runs)
     return sum(runs[: runs.index(longest)]), longest, sum(runs)
 
@@ -108,11 +111,6 @@ def _cut(first: int, sizes: list[int], num_layers: int) -> tuple[list[int], list
     blocks = [range(x, y) for x, y in pairwise(ends)]
     cuts = [0, *ends[1:-1], num_layers]
     return (cuts[1:], blocks) if all(x < y for x, y in pairwise(cuts)) else None
-
-
-def _costs(tmpcs: Sequence[Tmpc]) -> list[tuple[float, ...]]:
-    """What distinguishes layers: neighbours have other ids, and volumes to synchronise with them belong to edges."""
-    return [(x.time, x.weight_bytes, x.activation_bytes, x.static_bytes) for x in tmpcs]
 
 
 def _recomputing_first(
@@ -146,21 +144,18 @@ def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer
     return least_by_formula(instance, watch, all_degrees(instance))
 
 
-def with_transfers(layouts: Layouts) -> tuple[Table, Table]:
-    """What a chunk adds to S, and the longest of its steps: it is one step, with what it receives and sends."""
-    t = layouts.forward * 3 + layouts.again + layouts.allowed
-    return t, t
-
-
 def least_by_formula(
     instance: StrategyInstance,
     watch: Watch,
     candidates: Iterable[Degrees],
     *,
     share: float = 1.0,
-    tables: Callable[[Layouts], tuple[Table, Table]] = with_transfers,
+    tables: Callable[[Layouts], tuple[Table, Table]] = lambda own: 2 * (own.forward * 3 + own.again + own.allowed,),
 ) -> Answer[StrategyPlan]:
-    """The best plan of some degrees by S + (m - 1) C + R, or with a ``share`` of R."""
+    """The best plan of some degrees by S + (m - 1) C + R, or with a ``share`` of R.
+
+    ``tables``: what a chunk adds to S, and its longest step; it may be one step, with what it receives and sends.
+    """
     chains: Chains = {}
     queue: list[tuple[float, int, Degrees]] = []
     for degrees in candidates:

@@ -41,9 +41,8 @@ _SAYS = " of a batch, adds the longest sum of gradients to the end of these pass
 def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
     """Every chunk's times of a micro-batch, its sum of gradients, and what its device holds at most.
 
-    ``exposed_gradients`` has ``host_time`` in it, what states on the host take behind these sums.
-
-    The bubble is the part of all devices' time, until gradients are summed, in which they wait.
+    ``exposed_gradients`` has ``host_time`` in it, what states there take behind these sums. The bubble is the part of
+    all devices' time, until gradients are summed, in which they wait.
     """
     times = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
     sums = [gradient_sum(instance, plan, chunk) for chunk in plan.chunks]

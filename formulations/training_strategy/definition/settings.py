@@ -119,12 +119,7 @@ _OWN = (
         metavar="SIZE/s",
         field="host_bandwidth",
     ),
-    Setting(
-        "host-updates",
-        parse_bandwidth,
-        "weights that the host updates for each device, in bytes: else updates take no time",
-        metavar="SIZE/s",
-    ),
+    Setting("host-updates", parse_bandwidth, "weights that it updates for a device; else in no time", metavar="SIZE/s"),
     Setting(
         "offload-fraction",
         parse_amount,
