@@ -80,28 +80,6 @@ def model_supports(instance: HierarchicalInstance) -> str | None:
     return None if terms <= MAX_TERMS else f"the model would have about {terms:.1g} terms; at most {MAX_TERMS:.0e}"
 
 
-def columns_supports(instance: HierarchicalInstance) -> str | None:
-    """``None``, or why the model of columns is too large for an instance."""
-    if (reason := states_another_clock(instance)) is not None:
-        return reason
-    count = _few_downsets(instance)
-    if count is None:
-        return f"the graph has more than {methods.MAX_DOWNSETS} downsets"
-    cells = count**2 / 2 * _sums_behind(instance) * (min(instance.devices_per_machine, _most_in_flight(instance)) + 1)
-    steps = columns_effort(instance)
-    if cells <= methods.MAX_CELLS and steps <= methods.MAX_STEPS:
-        return None
-    return f"about {cells:.1g} superstages to be priced in {steps:.1g} steps, too many for the columns"
-
-
-def columns_effort(instance: HierarchicalInstance) -> float:
-    """Number of steps in the splits of all superstages: triples of nested downsets, times degrees, times sums."""
-    K1, count = instance.devices_per_machine, _few_downsets(instance)
-    pairs = sum(K1 // t for t in instance.flat.tp_degrees)
-    splits = pairs * _sums_behind(instance) * min(K1, _most_in_flight(instance)) * K1
-    return (float("inf") if count is None else count) ** 3 / 6 * splits
-
-
 def _few_downsets(instance: HierarchicalInstance) -> int | None:
     found = downsets(len(instance.flat.layers), instance.flat.edge_indices, methods.MAX_DOWNSETS)
     return None if found is None else len(found)
@@ -109,12 +87,6 @@ def _few_downsets(instance: HierarchicalInstance) -> int | None:
 
 def _most_in_flight(instance: HierarchicalInstance) -> int:
     return min(instance.flat.num_microbatches, instance.flat.num_devices)
-
-
-def _sums_behind(instance: HierarchicalInstance) -> int:
-    """How many numbers b there are, over all d_2."""
-    S = _most_in_flight(instance)
-    return sum(S // d2 + 1 for d2 in range(1, min(instance.num_machines, S) + 1))
 
 
 def levels_supports(instance: HierarchicalInstance) -> str | None:

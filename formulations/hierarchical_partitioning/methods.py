@@ -4,7 +4,7 @@ from formulations.contract.family import Method, declarative, exact, heuristic, 
 from formulations.contract.quantities import names
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
-from formulations.stage_partitioning.methods import KNAPSACK, LISTED, PRICES, SYNC
+from formulations.stage_partitioning.methods import KNAPSACK, LISTED, SYNC
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, Objective
 from solvers.outcome import Limits
 
@@ -19,21 +19,10 @@ MAX_LEVEL_DOWNSETS = 1000
 #: Most entries of its tables, 8 bytes each.
 MAX_LEVEL_CELLS = 1e8
 
-#: For the model of columns and simulated plans: each pair of nested downsets is a possible superstage of many splits.
+#: For simulated plans: each pair of nested downsets is a possible superstage of many splits.
 MAX_DOWNSETS = 200
-#: Most superstages that are priced (8 bytes each), and most steps of their splits: minutes.
-MAX_CELLS, MAX_STEPS = 5e7, 3e10
-
 #: Larger CP-SAT models prove nothing within minutes.
 MAX_TERMS = 200_000
-
-#: What a plan's superstages decide without what is inside of them, which the columns price.
-_OF_SUPERSTAGES = [
-    each for each in VOCABULARY if each.name in ("num_superstages", "num_machines", "superstage_of", "same_superstage")
-]
-_COLUMNS = (
-    f"objective steady, graphs of at most {MAX_DOWNSETS} downsets with at most {MAX_CELLS:.0e} superstages to be priced"
-)
 
 _LEVELS = (
     f"objective steady, graphs of at most {MAX_LEVEL_DOWNSETS:,} downsets with at most {MAX_LEVEL_CELLS:.0e} entries "
@@ -103,14 +92,5 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         supports=_code.effort.model_supports,
         limits=f"objective steady, instances whose model has at most {MAX_TERMS:,} terms",
         effort=_code.effort.model_effort,
-    ),
-    declarative(
-        _code.models.milp_columns,
-        "a path of priced superstages in Pyomo and HiGHS, made for this project",
-        _OF_SUPERSTAGES,
-        supports=_code.effort.columns_supports,
-        limits=_COLUMNS,
-        effort=_code.effort.columns_effort,
-        shares=PRICES,
     ),
 )

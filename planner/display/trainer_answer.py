@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from formulations.stage_partitioning.definition.trainers import recomputed_part
 from planner.display.terminal import bold, console, grid, printable, table
-from planner.results.texts import percent, plural, short_amount, unit_for
+from planner.results.texts import percent, plural, short, short_amount, unit_for
 from solvers.outcome import Status
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def _strategies(heads: Sequence[str], rows: Sequence[tuple[str, str, TrainerAnsw
 
     def cells(each: TrainerAnswer) -> list[str]:
         dust = _DUST * each.step
-        parts = [f"{part / factor if part > dust else 0:.3g}" for name, part in each.parts.items() if name in used]
+        parts = [f"{short(part / factor if part > dust else 0.0)}" for name, part in each.parts.items() if name in used]
         rates = [f"{each.tokens_per_s_per_device:,.0f}"] if tokens else []
-        return [f"{each.step / factor:.4g}", *parts, *rates, f"{max(each.memory) / size:.3g}", _in_short(each)]
+        return [f"{short(each.step / factor, 4)}", *parts, *rates, f"{max(each.memory) / size:.3g}", _in_short(each)]
 
     shown = [(first, more, *([] if each is None else cells(each))) for first, more, each in rows]
     return table((*heads, f"step, {unit}", *used, *tokens, size_unit, "strategy"), shown, left=[heads[0], "strategy"])
@@ -160,15 +160,15 @@ def _rates(found: TrainerAnswer) -> str:
 
 def _step(found: TrainerAnswer) -> str:
     factor, unit = unit_for(found.unit, found.step)
-    hidden = f"; {found.hidden / factor:.3g} more hidden" if found.hidden > _DUST * found.step else ""
+    hidden = f"; {short(found.hidden / factor)} more hidden" if found.hidden > _DUST * found.step else ""
     has_both = found.gradients > _DUST * found.step or hidden
-    said = {"communication": f" (gradients {found.gradients / factor:.3g}{hidden})" if has_both else ""}
+    said = {"communication": f" (gradients {short(found.gradients / factor)}{hidden})" if has_both else ""}
     parts = " + ".join(
-        f"{name} {part / factor:.3g}{said.get(name, '')}"
+        f"{name} {short(part / factor)}{said.get(name, '')}"
         for name, part in found.parts.items()
         if part > _DUST * found.step or (said.get(name) and hidden)
     )
-    return f"{found.step / factor:.4g} {unit} = {parts}"
+    return f"{short(found.step / factor, 4)} {unit} = {parts}"
 
 
 def _memory(found: TrainerAnswer) -> str:

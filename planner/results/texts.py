@@ -143,6 +143,15 @@ def unit_for(unit: str, most: float) -> tuple[float, str]:
     return size / base, name
 
 
+def short(value: float, digits: int = 3) -> str:
+    """A number in so many digits, of a thousand and more in all of its whole ones.
+
+    >>> short(0.0123456), short(999.96), short(2345.6), short(12345.6, 4)
+    ('0.0123', '1,000', '2,346', '12,346')
+    """
+    return f"{value:.{digits}g}" if float(f"{value:.{digits}g}") < 1000 else f"{value:,.0f}"
+
+
 def short_amount(value: float, unit: str) -> str:
     """A number in three digits in the unit that suits it.
 
@@ -150,7 +159,7 @@ def short_amount(value: float, unit: str) -> str:
     ('12.3 ms', '12 GiB', '7')
     """
     factor, name = unit_for(unit, abs(value))
-    return f"{value / factor:.3g} {name}".rstrip()
+    return f"{short(value / factor)} {name}".rstrip()
 
 
 def columns(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

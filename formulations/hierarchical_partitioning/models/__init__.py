@@ -1,1 +1,1 @@
-"""Models whose columns are superstages, priced beforehand."""
+"""The direct model, and the plan that it begins with."""

@@ -24,7 +24,6 @@ from formulations.hierarchical_partitioning.definition.plan import HierarchicalP
 from formulations.hierarchical_partitioning.definition.problem import evaluate, most_in_flight, violations, whole_weight
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.models.first_plan import first_plan
-from formulations.hierarchical_partitioning.models.superstages import largest_time
 from formulations.modelling.solve_model import add_requirements, prove
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
@@ -72,7 +71,9 @@ def data_of(instance: HierarchicalInstance) -> Data:
     K1, K2, S = instance.devices_per_machine, instance.num_machines, most_in_flight(instance)
     configs = [(t, d) for t, d in terms.configs if t * d <= K1]
     weights = list(map(whole_weight, flat.layers))
-    most_s = largest_time(instance, terms)
+    # No superstage takes longer, feasible or not.
+    sent = 4 * math.fsum(weights) + 2 * math.fsum(edge.bytes for edge in flat.edges)
+    most_s = max(terms.largest_time, sent / B2, 1e-9)
     lower_s = terms.lower_bound / K2 if configs else 0.0
     costs = cost_scale(lower_s, 3 * len(weights) + len(terms.crossings) + 1, most_s * K1 * K2 * 4)
     tmpcs = [option.tmpc for option in terms.options]
