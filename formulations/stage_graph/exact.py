@@ -29,8 +29,10 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         return infeasible_by_counting(NO_SIZE) if allowed is None else solve(allowed, limits, watch)
     watch.bound(simple_bound(Costs(identical(instance))), Prover.BOUNDS)
     start = Answer[StagePlan]() if instance.device_graph is not None else _search(instance, limits, watch)
-    if start.stop is Stop.PROVED or watch.stopped():
+    if start.stop is Stop.PROVED:
         return start
+    if watch.stopped():
+        return replace(start, stop=watch.why())
     found = cpsat.solve(instance, limits, watch, first=start.plan)
     return replace(found, proved_by="cpsat", stats={**start.stats, **found.stats})
 
