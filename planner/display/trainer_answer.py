@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from formulations.stage_partitioning.definition.trainers import recomputed_part
 from planner.display.terminal import bold, console, grid, printable, table
-from planner.results.texts import percent, plural, short, short_amount, unit_for
+from planner.results.texts import brief, percent, plural, short, short_amount, unit_for
 from solvers.outcome import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.table import Table
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: More ranks than this are shown as those that hold most and least.
 _SHOWN_RANKS = 16
+#: Strategies that read the same are shown by so many chunks in which they differ.
+_SHOWN_CHUNKS = 2
 #: Shares of a step below this are rounding of sums.
 _DUST = 1e-9
 #: A bound of other degrees that is nearer than this to their best plan is not worth a word.
@@ -65,7 +68,13 @@ def show_others(found: Explanation) -> None:
         known = [] if more is None else [percent(more, 2)]
         known += [f"at least {percent(least, 2)}"] if least and not is_near else []
         words = "no plan" if each.result.status is Status.INFEASIBLE else ", ".join(known) or "not known"
-        rows.append((each.requirement, words, each.answer))
+        plans = [(own, None if one is None else one.plan) for _, own, one in rows[1:]]
+        key = words, None if each.answer is None else each.answer.plan
+        if key in plans and each.answer is not None:
+            place = plans.index(key) + 1
+            rows[place] = (f"{rows[place][0]} or {each.requirement}", *rows[place][1:])
+        else:
+            rows.append((each.requirement, words, each.answer))
     console().print(_strategies(("with", "longer"), rows))
 
 
@@ -77,14 +86,31 @@ def _strategies(heads: Sequence[str], rows: Sequence[tuple[str, str, TrainerAnsw
     used = [name for name in answers[0].parts if any(each.parts[name] > _DUST * each.step for each in answers)]
     tokens = ["tokens/s"] if all(each.tokens_per_s_per_device is not None for each in answers) else []
 
+    short_words = _in_short_apart(answers)
+
     def cells(each: TrainerAnswer) -> list[str]:
         dust = _DUST * each.step
         parts = [f"{short(part / factor if part > dust else 0.0)}" for name, part in each.parts.items() if name in used]
         rates = [f"{each.tokens_per_s_per_device:,.0f}"] if tokens else []
-        return [f"{short(each.step / factor, 4)}", *parts, *rates, f"{max(each.memory) / size:.3g}", _in_short(each)]
+        return [f"{short(each.step / factor, 4)}", *parts, *rates, f"{max(each.memory) / size:.3g}", next(short_words)]
 
     shown = [(first, more, *([] if each is None else cells(each))) for first, more, each in rows]
     return table((*heads, f"step, {unit}", *used, *tokens, size_unit, "strategy"), shown, left=[heads[0], "strategy"])
+
+
+def _in_short_apart(answers: Sequence[TrainerAnswer]) -> Iterator[str]:
+    """Strategies in short, in order; those that read the same with the first few chunks in which they differ."""
+    same = defaultdict[str, list[list[str]]](list)
+    for each in answers:
+        ways = each.plan.tmpcs
+        same[_in_short(each)].append([brief({v: ways[v] for v in chunk}) for chunk in each.plan.chunks])
+    for each in answers:
+        words = _in_short(each)
+        chunks = list(zip(*same[words], strict=True))
+        apart = [place for place, own in enumerate(chunks) if len(set(own)) > 1][:_SHOWN_CHUNKS]
+        own = same[words][0]
+        same[words].append(same[words].pop(0))
+        yield ", ".join([words, *(f"chunk {place}: {own[place]}" for place in apart)])
 
 
 def _in_short(found: TrainerAnswer) -> str:

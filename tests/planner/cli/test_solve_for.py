@@ -7,13 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from thinned import thinned
 
 import planner
-from planner.analysis.trainer_answer import as_settings
-from planner.files.load import family_of
+from planner.analysis.explain import Other
+from planner.analysis.trainer_answer import answer, as_settings
+from planner.display.terminal import console
+from planner.display.trainer_answer import show_others, strategies
+from planner.files.load import family_of, validate
 from planner.training.trainers.formats import FORMATS
 
 Run = Callable[..., tuple[int, str, str]]
@@ -143,6 +147,23 @@ def test_other_decisions_are_priced_with_the_best_of_all_else(run: Run) -> None:
     assert any(each["plan"] for each in priced.values()) and any(each["plan"] is None for each in priced.values())
     shown = run("explain", *of)[1]
     assert all(f" {rule} " in shown for rule in wanted) and "one more GiB on each device" in shown
+
+
+def test_rows_that_would_read_the_same_say_what_differs_or_are_one(capsys: pytest.CaptureFixture[str]) -> None:
+    chain = planner.load("chain8", devices=4, memory="60MB", microbatches=8, **as_settings("megatron", {}))
+    result = planner.solve(instance := validate(chain))
+    plan = result.own_plan
+    one = answer(plan, instance, "megatron")
+    chunk = len(plan.chunks) - 1
+    other = replace(one, plan=replace(plan, tmpcs={**plan.tmpcs, plan.chunks[chunk][0]: "another"}))
+    console().print(strategies([one, one]))
+    assert "chunk" not in capsys.readouterr().out
+    console().print(strategies([one, other]))
+    shown = capsys.readouterr().out
+    assert shown.count(f"chunk {chunk}: ") == 2 and shown.count("another") == 1
+    costs = [Other(f"{name} == 1", result, one) for name in ("pp_degree", "dp_degree")]
+    show_others(SimpleNamespace(answer=one, others=costs))
+    assert " pp_degree == 1 or dp_degree == 1 " in capsys.readouterr().out
 
 
 def test_alternatives_of_a_trainer_are_those_of_its_settings(run: Run) -> None:
