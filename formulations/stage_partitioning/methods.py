@@ -25,7 +25,7 @@ MAX_LABELS = 40_000_000
 #: Most entries of the published program's table before pruning (a few percent of them are kept).
 MAX_TABLE = 2_000_000_000
 
-#: What both column models of a problem rest on, here and in the rooms that price stages as well (`Method.shares`).
+#: What both column models of a problem rest on, here and where pipelines are flushed (`Method.shares`).
 PRICES = "priced stages"
 
 LISTED = f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short)"

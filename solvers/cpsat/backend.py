@@ -362,7 +362,7 @@ def _configure(limits: Limits, own: Mapping[str, Any]) -> Any:
     # search for included constraints does (google/or-tools issue 5293; tests/solvers/test_linear_models.py).
     parameters.cp_model_presolve = False
     # Without presolve, 9.15 takes a bound that holds under a literal for one that always holds, and calls feasible
-    # models infeasible (tests/formulations/hierarchical_partitioning/test_columns.py).
+    # models infeasible (tests/formulations/hierarchical_partitioning/test_requirements.py).
     parameters.auto_detect_greater_than_at_least_one_of = False
     parameters.relative_gap_limit = limits.gap if limits.gap > OPTIMAL_GAP else 0.0
     for name, value in own.items():
