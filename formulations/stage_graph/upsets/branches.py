@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.stage_graph.costs.costs import Costs, assemble
+from formulations.stage_graph.costs.costs import Costs, assemble, bits
 from formulations.stage_graph.costs.series_parallel import Leaf, Parallel, decompose
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.kernels.branches import Budget, Times, Upsets, fewest_devices
@@ -171,8 +171,8 @@ class EqualBranches:
             first=first,
             lengths=np.array([len(branch) for branch in branches]),
             ranks=ranks,
-            weights=self._over_states(lambda node: operators[node].weight_bytes),
-            kept=self._over_states(lambda node: operators[node].activation_bytes),
+            weights=self._over_states(np.array([each.weight_bytes for each in operators])),
+            kept=self._over_states(np.array([each.activation_bytes for each in operators])),
             sizes=sizes,
             counts=counts,
             tail_sums=self._sums_of_tails(sizes[:, 0].sum(), counts[:, 0].sum()),
@@ -188,56 +188,58 @@ class EqualBranches:
         ]  # fmt: skip
         return np.array(rows, np.float64).reshape(-1, 4)
 
-    def _over_states(self, value: Any) -> Array:
-        """Sums of a value of each operator over the upsets of the branches."""
-        found = np.zeros(len(self.states))
+    def _over_states(self, value: Array) -> Array:
+        """Sums of a value of each operator, shape (operators, ...), over the upsets of the branches."""
+        found = np.zeros((len(self.states), *value.shape[1:]))
         for column, branch in enumerate(self.structure.branches):
-            sums = np.array([0.0, *itertools.accumulate(value(node) for node in branch[::-1])])
+            sums = np.zeros((len(branch) + 1, *value.shape[1:]))
+            np.cumsum(value[list(branch[::-1])], axis=0, out=sums[1:])
             found += sums[self.states[:, column]]
         return found
 
+    def _passes(self, sizes: Sequence[int]) -> Array:
+        """Seconds per sample of each operator on r devices, the least of these sizes; ``inf`` without samples for r."""
+        found = np.full((self.costs.instance.num_operators, len(self.degrees)), np.inf)
+        for microbatch, degree in itertools.product(sizes, self.degrees):
+            if degree <= microbatch:
+                samples = -(-microbatch // degree)
+                own = [self.costs.compute_s(1 << v, samples) / microbatch for v in range(len(found))]
+                found[:, degree - 1] = np.minimum(found[:, degree - 1], own)
+        return found
+
     def _times(self, sizes: tuple[int, ...]) -> Times:
-        """The least of what micro-batch sizes take."""
-        if sizes not in self._timed:
-            each = [self._times_of(size) for size in sizes]
-            self._timed[sizes] = Times(*(functools.reduce(np.minimum, arrays) for arrays in zip(*each, strict=True)))
-        return self._timed[sizes]
-
-    def _times_of(self, microbatch: int) -> Times:
-        costs, tails = self.costs, self._tails
-        samples = [-(-microbatch // degree) for degree in self.degrees]
-
-        def passes(n: int) -> Any:
-            return lambda node: costs.compute_s(1 << node, n) / microbatch
-
-        busy = np.stack([self._over_states(passes(n)) for n in samples], axis=1)
-        busy[1:, microbatch:] = np.inf  # replicas without a sample
-        tail_busy = np.array([[costs.compute_s(left, n) / microbatch for n in samples] for left in tails])
-        tail_work = np.array([costs.compute_s(left, microbatch) / microbatch for left in tails])
+        """The least of what micro-batch sizes take, operator by operator: stages are differences of these sums."""
+        if sizes in self._timed:
+            return self._timed[sizes]
+        costs, tails, each = self.costs, self._tails, self._passes(sizes)
+        most = max(sizes)
+        has_samples = np.arange(len(self.degrees)) < most
+        busy = self._over_states(np.where(has_samples, each, 0.0))
+        busy[1:, most:] = np.inf  # replicas without a sample
+        tail_busy = np.array([each[list(bits(left))].sum(axis=0) for left in tails])
         within, reduce = np.full((2, len(tails), len(tails), len(self.degrees)), np.inf)
         for q, to in itertools.combinations(range(len(tails)), 2):
-            for degree in self.degrees[:microbatch]:
-                nodes = tails[q] & ~tails[to]
-                within[q, to, degree - 1] = costs.step(nodes, microbatch, degree) / microbatch
+            nodes = tails[q] & ~tails[to]
+            for degree in self.degrees[:most]:
+                steps = [costs.step(nodes, size, degree) / size for size in sizes if degree <= size]
+                within[q, to, degree - 1] = min(steps)
                 reduce[q, to, degree - 1] = costs.all_reduce(nodes, degree) / costs.instance.minibatch
-        work = self._over_states(passes(microbatch))
         ahead = np.zeros(self.upsets.sizes.shape)
         for column, branch in enumerate(self.structure.branches):
-            ahead[column, : len(branch)] = np.cumsum([passes(microbatch)(node) for node in branch])[::-1]
-        tail_busy, rates = tail_busy.reshape(-1, len(samples)), self._rates(microbatch)
-        nothing = np.zeros((*ahead.shape, len(samples))), np.zeros((len(tails), len(samples)))
-        return Times(work, busy, tail_work, tail_busy, within, reduce, rates, ahead, *nothing)
+            ahead[column, : len(branch)] = np.cumsum(each[list(branch), 0])[::-1]
+        tail_busy = tail_busy.reshape(-1, len(self.degrees))
+        rates = functools.reduce(np.minimum, map(self._rates, sizes))
+        nothing = np.zeros((*ahead.shape, len(self.degrees))), np.zeros((len(tails), len(self.degrees)))
+        work = busy[:, 0].copy(), tail_busy[:, 0].copy()
+        found = Times(work[0], busy, work[1], tail_busy, within, reduce, rates, ahead, *nothing)
+        return self._timed.setdefault(sizes, found)
 
     def _paths(self, microbatch: int, reduce_high: float) -> tuple[Array, Array]:
         """`Times.paths` and `Times.tail_paths`, on degrees with which an operator alone is reduced soon enough."""
         costs, instance = self.costs, self.costs.instance
-        passes, reduced = np.full((2, instance.num_operators, len(self.degrees)), np.inf)
-        for r in self.degrees[:microbatch]:
-            samples = -(-microbatch // r)
-            for v in range(instance.num_operators):
-                passes[v, r - 1] = costs.compute_s(1 << v, samples) / microbatch
-                reduced[v, r - 1] = costs.all_reduce(1 << v, r) / instance.minibatch
-        passes[reduced > reduce_high * (1 + _ROUNDING)] = np.inf
+        passes = self._passes([microbatch])
+        reduced = [[costs.all_reduce(1 << v, r) / instance.minibatch for r in self.degrees] for v in range(len(passes))]
+        passes[np.array(reduced) > reduce_high * (1 + _ROUNDING)] = np.inf
         fastest = np.minimum.accumulate(passes, axis=1)
         paths = np.zeros((*self.upsets.sizes.shape, len(self.degrees)))
         for column, branch in enumerate(self.structure.branches):
