@@ -39,7 +39,7 @@ def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch, *, by: st
         return infeasible_by_counting(NO_SIZE) if allowed is None else solve_downsets(allowed, limits, watch, by=by)
     costs = Costs(instance)
     try:
-        downsets = EqualBranches(costs, watch)
+        downsets = EqualBranches(costs, watch, limits.threads)
     except UnsuitableError:
         return replace(levels.solve(instance, limits, watch), proved_by="levels")
     first = fewest_devices.solve(instance, limits, watch)

@@ -295,6 +295,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         supports=_uniform,
         limits=_UNIFORM,
         effort=_effort(4),
+        threads=True,
     ),
     exact(
         "exact",

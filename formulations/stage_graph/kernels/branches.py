@@ -67,6 +67,7 @@ class Budget(NamedTuple):
     at least and take ``reduce_high`` at most. ``heads``: within ``elsewhere`` a stage has a head, too, of what comes
     before it on the devices left for that (the share of one micro-batch; 0: none). ``copies`` of the weights are held;
     ``reduced``: seconds per sample that r devices spend at least in reducing a byte, times r / (r - 1).
+    ``pace``: work in seconds per sample, as in `Times`, that a device of a stage with something behind it does at most.
     ``flights[0, r - 1]``: samples in flight on the fullest of r replicas of stages with the last operator,
     ``flights[1, r - 1]`` of others.
     """
@@ -79,6 +80,7 @@ class Budget(NamedTuple):
     memory: float
     copies: float
     reduced: float
+    pace: float
     flights: Floats2
 
 
@@ -231,7 +233,7 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
         inside = q >= tails
         s = q - tails if inside else 0  # upset 0 of the branches holds nothing: what it sums to is 0
         done = work[s] + (tail_work[0] if tails else 0.0) if inside else tail_work[0] - tail_work[q]
-        if least[q] + _needed(everything - done, others) > devices:
+        if least[q] + _needed(everything - done, budget.pace if q else others) > devices:
             continue
         left = devices - least[q]
         if not inside:
@@ -264,7 +266,10 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
                 load = weights[rank] - weights[s] + (0.0 if inside else tail_sums[q, 0])
                 rest = everything - done - more
                 fewest = _fewest(more, load, target, reduce_low, reduce_high, reducing)
-                most = min(left - _needed(rest, others), least[to] - least[q] - 1)
+                held = kept[rank] - kept[s] + (0.0 if inside else tail_sums[q, 1])
+                while fewest <= left and copies * load + flight[fewest - 1] * held > memory:
+                    fewest += 1
+                most = min(left - _needed(rest, budget.pace), least[to] - least[q] - 1)
                 number = -1
                 for r in range(fewest, most + 1):
                     seconds = busy[rank, r - 1] - busy[s, r - 1]
@@ -275,9 +280,8 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
                         continue
                     if number < 0:  # of few pairs it matters what crosses
                         number = _crossing(first, own, other, not inside, sizes, counts, times.ahead, crossing, entered)
-                        keep = kept[rank] - kept[s] + crossing[2]
+                        keep = held + crossing[2]
                         if not inside:
-                            keep += tail_sums[q, 1]
                             crossing[0] += tail_sums[q, 2]
                             crossing[1] += tail_sums[q, 3]
                         ahead = crossing[3] + crossing[2] * rates[0, 0] + crossing[4] * rates[0, 1]

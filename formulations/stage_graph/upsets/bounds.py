@@ -6,7 +6,7 @@ the search ends with a proof, or with the smallest target that the relaxation do
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -32,6 +32,10 @@ CHEAP_PAIRS = 200_000
 
 class Relaxation(Protocol):
     """How many devices a target takes, exactly or at least (`EqualBranches.least`)."""
+
+    @property
+    def at_once(self) -> Callable[[float, Sequence[int]], None] | None:
+        """Looks ahead at single sizes, as many as there are threads; ``None`` where all in one question are quicker."""
 
     def least(self, target_s: float, sizes: Sequence[int]) -> int | None:
         """Fewest devices with any of these micro-batch sizes; ``None`` if stopped."""
@@ -75,7 +79,10 @@ def simple_bound(costs: Costs, watch: Watch | None = None) -> float:
 
 @dataclass
 class Proof:
-    """What is known: the best plan and its seconds per sample, what no plan goes below, and no plan of some sizes."""
+    """What is known: the best plan and its seconds per sample, what no plan goes below, and no plan of some sizes.
+
+    ``open_size``: the size that was possible last, which is asked first.
+    """
 
     bound_s: float
     plan: StagePlan | None = None
@@ -83,6 +90,7 @@ class Proof:
     infeasible: bool = False
     stopped: bool = False
     refuted: dict[frozenset[int], float] = field(default_factory=dict)
+    open_size: int = 0
 
     @property
     def is_closed(self) -> bool:
@@ -97,7 +105,7 @@ def prove(
 
     ``by``: whose proof is reported to the watch.
     """
-    proof = replace(known, refuted={})
+    proof = replace(known, refuted={}, open_size=known.plan.stages[0].microbatch if known.plan else 0)
     if proof.plan is None and not _may_be_possible(costs, relaxation, proof, _ANY_S):
         proof.infeasible, proof.bound_s = True, known.bound_s
         return proof
@@ -130,17 +138,23 @@ def _may_be_possible(costs: Costs, relaxation: Relaxation, proof: Proof, target_
     then, too. Were it one, its second forward pass would come after its first backward pass, and so after that of the
     stage behind it, which would wait between the two (Appendix A.1 has it never wait).
     """
-    known = None if proof.plan is None else proof.plan.stages[0].microbatch
-    sizes = sorted(costs.instance.microbatch_sizes, key=lambda size: (size != known, -size))
+    sizes = sorted(costs.instance.microbatch_sizes, key=lambda size: (size != proof.open_size, -size))
     is_mixed = costs.instance.schedule != "uniform" and len(sizes) > 1
-    together = is_mixed or target_s < proof.value_s * (1 - 2 * _STEP) < math.inf  # not just below a plan
-    is_open = not together or _enough(costs, relaxation, proof, target_s, sizes)
+    is_joint = (
+        relaxation.at_once is None and target_s < proof.value_s * (1 - 2 * _STEP) < math.inf
+    )  # not just below a plan
+    is_open = not (is_mixed or is_joint) or _enough(costs, relaxation, proof, target_s, sizes)
     if is_mixed and is_open:
         return True
     for number, microbatch in enumerate(sizes if is_open else []):
+        after = sizes[number + 1 :]
+        if relaxation.at_once is not None:
+            relaxation.at_once(
+                target_s, [size for size in (microbatch, *after) if not _is_refuted(proof, target_s, [size])]
+            )
         if _enough(costs, relaxation, proof, target_s, [microbatch]) or proof.stopped:
             return True
-        if number + 2 < len(sizes) and not _enough(costs, relaxation, proof, target_s, sizes[number + 1 :]):
+        if relaxation.at_once is None and len(after) > 1 and not _enough(costs, relaxation, proof, target_s, after):
             break
     if proof.stopped:
         return True
@@ -148,18 +162,23 @@ def _may_be_possible(costs: Costs, relaxation: Relaxation, proof: Proof, target_
     return False
 
 
+def _is_refuted(proof: Proof, target_s: float, sizes: Sequence[int]) -> bool:
+    return any(some.issuperset(sizes) and target_s <= at_s for some, at_s in proof.refuted.items())
+
+
 def _enough(costs: Costs, relaxation: Relaxation, proof: Proof, target_s: float, sizes: list[int]) -> bool:
-    instance, asked = costs.instance, frozenset(sizes)
-    if any(asked <= some and target_s <= at_s for some, at_s in proof.refuted.items()):
+    instance = costs.instance
+    if _is_refuted(proof, target_s, sizes):
         return False
     least = relaxation.least(target_s, sizes)
     if least is None:
         proof.stopped = True
         return False
     if least > instance.num_devices:
-        proof.refuted[asked] = target_s
+        proof.refuted[frozenset(sizes)] = target_s
         return False
     if len(sizes) == 1:
+        proof.open_size = sizes[0]
         plan = relaxation.plan(sizes[0])
         if not judge(violations, instance, plan) and (value := bottleneck_s(instance, plan)) < proof.value_s:
             proof.plan, proof.value_s = plan, value
@@ -177,7 +196,7 @@ def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> tuple[float, str
     if watch.stopped() or len(instance.tp_degrees) > 1:  # the branches know no operators that devices share
         return start.bound_s * samples, Prover.BOUNDS
     try:
-        relaxation = EqualBranches(costs, watch, CHEAP_PAIRS)
+        relaxation = EqualBranches(costs, watch, max_pairs=CHEAP_PAIRS)
     except UnsuitableError:
         return start.bound_s * samples, Prover.BOUNDS
     with alarm(watch):

@@ -15,6 +15,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,8 +131,9 @@ class EqualBranches:
     `UnsuitableError` if the model has another structure, or too many upsets.
     """
 
-    def __init__(self, costs: Costs, watch: Watch, max_pairs: int = MAX_PAIRS) -> None:
-        self.costs, self.watch = costs, watch
+    def __init__(self, costs: Costs, watch: Watch, threads: int = 1, max_pairs: int = MAX_PAIRS) -> None:
+        self.costs, self.watch, self._threads = costs, watch, threads
+        self._runs: dict[tuple[int, ...], tuple[float, Array | None, Array]] = {}
         self.structure = structure = structure_of(costs)
         self.degrees = range(1, costs.instance.num_devices + 1)
         structure.check(max_pairs)
@@ -142,6 +144,7 @@ class EqualBranches:
             raise UnsuitableError(f"{structure.num_upsets()} upsets times {len(self.degrees)} degrees")
         self.rounds = 0
         self._lay_out()
+        self._passed: dict[tuple[int, ...], Array] = {}
         self._timed: dict[tuple[int, ...], Times] = {}
         self._flag = np.frombuffer(watch.flag, np.uint8)
 
@@ -199,13 +202,15 @@ class EqualBranches:
 
     def _passes(self, sizes: Sequence[int]) -> Array:
         """Seconds per sample of each operator on r devices, the least of these sizes; ``inf`` without samples for r."""
+        if (known := self._passed.get(tuple(sizes))) is not None:
+            return known
         found = np.full((self.costs.instance.num_operators, len(self.degrees)), np.inf)
         for microbatch, degree in itertools.product(sizes, self.degrees):
             if degree <= microbatch:
                 samples = -(-microbatch // degree)
                 own = [self.costs.compute_s(1 << v, samples) / microbatch for v in range(len(found))]
                 found[:, degree - 1] = np.minimum(found[:, degree - 1], own)
-        return found
+        return self._passed.setdefault(tuple(sizes), found)
 
     def _times(self, sizes: tuple[int, ...]) -> Times:
         """The least of what micro-batch sizes take, operator by operator: stages are differences of these sums."""
@@ -237,7 +242,7 @@ class EqualBranches:
     def _paths(self, microbatch: int, reduce_high: float) -> tuple[Array, Array]:
         """`Times.paths` and `Times.tail_paths`, on degrees with which an operator alone is reduced soon enough."""
         costs, instance = self.costs, self.costs.instance
-        passes = self._passes([microbatch])
+        passes = self._passes([microbatch]).copy()
         reduced = [[costs.all_reduce(1 << v, r) / instance.minibatch for r in self.degrees] for v in range(len(passes))]
         passes[np.array(reduced) > reduce_high * (1 + _ROUNDING)] = np.inf
         fastest = np.minimum.accumulate(passes, axis=1)
@@ -265,8 +270,19 @@ class EqualBranches:
         Never more than a plan of any of these micro-batch sizes needs: for several sizes each cost is the least of
         theirs, for one it is its own.
         """
-        found = self.of_upsets(target_s, target_s, sizes)
+        self._latest = tuple(sizes)
+        if self._runs.get(self._latest, (None,))[0] != target_s:
+            self._runs[self._latest] = target_s, *self._run(target_s, target_s, sizes)
+        found = self._runs[self._latest][1]
         return None if found is None else int(found[-1])
+
+    def at_once(self, target_s: float, sizes: Sequence[int]) -> None:
+        """Answers `least` for the first of these sizes, one a thread."""
+        asked = [(size,) for size in sizes[: self._threads]]
+        if len(asked) > 1 and self._runs.get(asked[0], (None,))[0] != target_s:
+            with ThreadPoolExecutor(len(asked)) as pool:
+                runs = pool.map(lambda own: (target_s, *self._run(target_s, target_s, own)), asked)
+                self._runs.update(zip(asked, runs, strict=True))
 
     def of_upsets(
         self,
@@ -281,6 +297,18 @@ class EqualBranches:
 
         Threads may call it at once, each with the ``flag`` that stops it (``None``: that of the watch).
         """
+        return self._run(target_s, elsewhere_s, sizes, reduces, heads, flag)[0]
+
+    def _run(
+        self,
+        target_s: float,
+        elsewhere_s: float,
+        sizes: Sequence[int],
+        reduces: tuple[float, float] = (0.0, math.inf),
+        heads: float = 0.0,
+        flag: Any = None,
+    ) -> tuple[Array | None, Array]:
+        """`of_upsets`, and the upset before each."""
         instance = self.costs.instance
         times = self._times(largest(sizes))
         flights = self._flights(sizes)
@@ -300,12 +328,41 @@ class EqualBranches:
             memory=float(instance.memory_bytes),
             copies=float(instance.weight_copies),
             reduced=reduced,
+            pace=self._pace(elsewhere_s, reduces[0], sizes, times, flights),
             flights=flights,
         )
         found = fewest_devices(self.upsets, times, budget, instance.num_devices, least, before, flag)
         self.rounds += 1
-        self._least, self._before = least, before
-        return None if found < 0 else least
+        return None if found < 0 else least, before
+
+    def _pace(self, target_s: float, reduce_low: float, sizes: Sequence[int], times: Times, flights: Array) -> float:
+        """`Budget.pace` within the target: the most over the degrees r of what r devices do, divided by r.
+
+        What such a stage passes and reduces, and the bytes that it holds, are sums over its operators with limits; one
+        edge at least leaves it. So its work is at most each limit divided by the least ratio of an operator's term to
+        its work. Branches with nothing behind them may send nothing, and keep one micro-batch.
+        """
+        instance, each = self.costs.instance, self._passes(largest(sizes))
+        is_joined = bool(self._tails) or len(self.structure.branches) == 1
+        busy = each[:, 0] > 0
+        weights = np.array([operator.weight_bytes for operator in instance.operators])
+        kept = np.array([operator.activation_bytes for operator in instance.operators])
+        sent = min((edge.bytes_per_sample for edge in instance.edges), default=0.0)
+        most = 0.0
+        for r in self.degrees[: max(sizes)]:
+            per_byte, per_edge, reducing, fixed = times.rates[r - 1]
+            left = target_s - (sent * per_byte + per_edge if is_joined and instance.edges else 0.0)
+            limits = (
+                (each[:, r - 1], left - reduce_low),
+                (each[:, r - 1] + reducing * weights, left - fixed),
+                (instance.weight_copies * weights + flights[int(is_joined), r - 1] * kept, instance.memory_bytes),
+            )
+            work = math.inf
+            for term, limit in limits:
+                ratio = float((term[busy] / each[busy, 0]).min(initial=math.inf))
+                work = min(work, max(0.0, limit) / ratio if ratio else math.inf)
+            most = max(most, work / r)
+        return most * (1 + _ROUNDING)
 
     def _fit(self, within: Array, flights: Array) -> Array:
         """Times of parts of the chain behind the branches, on the degrees where they fit into memory."""
@@ -335,9 +392,11 @@ class EqualBranches:
 
     def _parts(self) -> Iterator[tuple[int, int]]:
         """Stages and devices, last ones first."""
-        path = [len(self._least) - 1]
+        _, least, before = self._runs[self._latest]
+        assert least is not None
+        path = [len(least) - 1]
         while path[-1]:
-            path.append(int(self._before[path[-1]]))
+            path.append(int(before[path[-1]]))
         taken = [0] * len(self.structure.branches)
         tails = [*self._tails, 0]
         for q, to in itertools.pairwise(path[::-1]):
@@ -348,7 +407,7 @@ class EqualBranches:
                     branch = self.structure.branches[column][::-1]
                     nodes |= sum(1 << node for node in branch[taken[column] : count])
                     taken[column] = count
-            yield nodes, int(self._least[to] - self._least[q])
+            yield nodes, int(least[to] - least[q])
 
 
 def _moves(own: Array, other: Array, first: Array, taken: list[int]) -> list[tuple[int, int]]:

@@ -90,6 +90,25 @@ def test_bounds_against_every_partition(cases: int) -> None:
         assert not found.infeasible or optimum == float("inf")
 
 
+def test_joint_sizes_and_the_pace_of_devices_refute_no_target(monkeypatch: pytest.MonkeyPatch, cases: int) -> None:
+    """Several sizes need no more than each, and devices are as few where no pace limits what they do."""
+    paced = EqualBranches._pace
+    refuted = 0
+    for seed in range(cases):
+        instance = replace(branching(seed + 20_000, 7), num_devices=6, minibatch=(12, 15, 8)[seed % 3])
+        costs, rng = Costs(instance), random.Random(seed)
+        branches, sizes = EqualBranches(costs, Watch()), list(instance.microbatch_sizes)[: rng.randint(2, 5)]
+        target = bounds.simple_bound(costs) * rng.uniform(0.9, 3)
+        each = [branches.least(target, [size]) or 0 for size in sizes]
+        assert (branches.least(target, sizes) or 0) <= min(each), seed
+        monkeypatch.setattr(EqualBranches, "_pace", lambda *_: float("inf"))
+        free = [EqualBranches(costs, Watch()).least(target, [size]) or 0 for size in sizes]
+        monkeypatch.setattr(EqualBranches, "_pace", paced)
+        assert [min(n, 7) for n in each] == [min(n, 7) for n in free], seed
+        refuted += min(each) > 6
+    assert refuted > cases / 5
+
+
 def test_the_simple_bound_on_any_graph(cases: int) -> None:
     for seed in range(cases // 2):
         instance = random_graph(seed, (1, 7), 1 + seed % 4, series_parallel=bool(seed % 2))
