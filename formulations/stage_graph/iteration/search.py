@@ -217,7 +217,7 @@ class _Search:
         assert self._branches is not None
         samples, low, high = self.costs.instance.minibatch, *reduces
         classes, own, elsewhere = (low / samples, high / samples), own_s / samples, target_s / samples
-        return self._branches.of_upsets(own, elsewhere, [size], classes, size / samples, watch.flag)
+        return self._branches.of_upsets(own, elsewhere, [size], classes, size / samples, watch.flag)[0]
 
     def _needs(self, size: int, target_s: float, reduces: tuple[float, float]) -> Any:
         """`State.needs`: what is left of the target behind a head is what N t and an all-reduce may take."""

@@ -218,10 +218,9 @@ class EqualBranches:
             return self._timed[sizes]
         costs, tails, each = self.costs, self._tails, self._passes(sizes)
         most = max(sizes)
-        has_samples = np.arange(len(self.degrees)) < most
-        busy = self._over_states(np.where(has_samples, each, 0.0))
+        busy = self._over_states(np.where(np.isinf(each), 0.0, each))
         busy[1:, most:] = np.inf  # replicas without a sample
-        tail_busy = np.array([each[list(bits(left))].sum(axis=0) for left in tails])
+        tail_busy = np.array([each[list(bits(left))].sum(axis=0) for left in tails]).reshape(-1, len(self.degrees))
         within, reduce = np.full((2, len(tails), len(tails), len(self.degrees)), np.inf)
         for q, to in itertools.combinations(range(len(tails)), 2):
             nodes = tails[q] & ~tails[to]
@@ -232,11 +231,10 @@ class EqualBranches:
         ahead = np.zeros(self.upsets.sizes.shape)
         for column, branch in enumerate(self.structure.branches):
             ahead[column, : len(branch)] = np.cumsum(each[list(branch), 0])[::-1]
-        tail_busy = tail_busy.reshape(-1, len(self.degrees))
         rates = functools.reduce(np.minimum, map(self._rates, sizes))
         nothing = np.zeros((*ahead.shape, len(self.degrees))), np.zeros((len(tails), len(self.degrees)))
-        work = busy[:, 0].copy(), tail_busy[:, 0].copy()
-        found = Times(work[0], busy, work[1], tail_busy, within, reduce, rates, ahead, *nothing)
+        work, tail_work = busy[:, 0].copy(), tail_busy[:, 0].copy()
+        found = Times(work, busy, tail_work, tail_busy, within, reduce, rates, ahead, *nothing)
         return self._timed.setdefault(sizes, found)
 
     def _paths(self, microbatch: int, reduce_high: float) -> tuple[Array, Array]:
@@ -272,7 +270,7 @@ class EqualBranches:
         """
         self._latest = tuple(sizes)
         if self._runs.get(self._latest, (None,))[0] != target_s:
-            self._runs[self._latest] = target_s, *self._run(target_s, target_s, sizes)
+            self._runs[self._latest] = target_s, *self.of_upsets(target_s, target_s, sizes)
         found = self._runs[self._latest][1]
         return None if found is None else int(found[-1])
 
@@ -281,7 +279,7 @@ class EqualBranches:
         asked = [(size,) for size in sizes[: self._threads]]
         if len(asked) > 1 and self._runs.get(asked[0], (None,))[0] != target_s:
             with ThreadPoolExecutor(len(asked)) as pool:
-                runs = pool.map(lambda own: (target_s, *self._run(target_s, target_s, own)), asked)
+                runs = pool.map(lambda own: (target_s, *self.of_upsets(target_s, target_s, own)), asked)
                 self._runs.update(zip(asked, runs, strict=True))
 
     def of_upsets(
@@ -292,23 +290,11 @@ class EqualBranches:
         reduces: tuple[float, float] = (0.0, math.inf),
         heads: float = 0.0,
         flag: Any = None,
-    ) -> Array | None:
-        """The same for each upset, as `Upsets` numbers them; the other arguments are those of `Budget`.
+    ) -> tuple[Array | None, Array]:
+        """The same for each upset, as `Upsets` numbers them, and the one before; other arguments are those of `Budget`.
 
         Threads may call it at once, each with the ``flag`` that stops it (``None``: that of the watch).
         """
-        return self._run(target_s, elsewhere_s, sizes, reduces, heads, flag)[0]
-
-    def _run(
-        self,
-        target_s: float,
-        elsewhere_s: float,
-        sizes: Sequence[int],
-        reduces: tuple[float, float] = (0.0, math.inf),
-        heads: float = 0.0,
-        flag: Any = None,
-    ) -> tuple[Array | None, Array]:
-        """`of_upsets`, and the upset before each."""
         instance = self.costs.instance
         times = self._times(largest(sizes))
         flights = self._flights(sizes)
@@ -342,27 +328,25 @@ class EqualBranches:
         edge at least leaves it. So its work is at most each limit divided by the least ratio of an operator's term to
         its work. Branches with nothing behind them may send nothing, and keep one micro-batch.
         """
-        instance, each = self.costs.instance, self._passes(largest(sizes))
-        is_joined = bool(self._tails) or len(self.structure.branches) == 1
-        busy = each[:, 0] > 0
-        weights = np.array([operator.weight_bytes for operator in instance.operators])
-        kept = np.array([operator.activation_bytes for operator in instance.operators])
-        sent = min((edge.bytes_per_sample for edge in instance.edges), default=0.0)
-        most = 0.0
-        for r in self.degrees[: max(sizes)]:
-            per_byte, per_edge, reducing, fixed = times.rates[r - 1]
-            left = target_s - (sent * per_byte + per_edge if is_joined and instance.edges else 0.0)
-            limits = (
-                (each[:, r - 1], left - reduce_low),
-                (each[:, r - 1] + reducing * weights, left - fixed),
-                (instance.weight_copies * weights + flights[int(is_joined), r - 1] * kept, instance.memory_bytes),
-            )
-            work = math.inf
-            for term, limit in limits:
-                ratio = float((term[busy] / each[busy, 0]).min(initial=math.inf))
-                work = min(work, max(0.0, limit) / ratio if ratio else math.inf)
-            most = max(most, work / r)
-        return most * (1 + _ROUNDING)
+        instance, most = self.costs.instance, min(max(sizes), len(self.degrees))
+        each, flight = self._passes(largest(sizes))[:, :most], flights[:, :most]
+        weights = np.array([[operator.weight_bytes] for operator in instance.operators])
+        kept = np.array([[operator.activation_bytes] for operator in instance.operators])
+        per_byte, per_edge, reducing, fixed = times.rates[:most].T
+        left, busy = np.full(most, float(target_s)), each[:, 0] > 0
+        if is_joined := bool(self._tails) or len(self.structure.branches) == 1:
+            left -= min((edge.bytes_per_sample for edge in instance.edges), default=0.0) * per_byte
+            left -= per_edge if instance.edges else 0.0
+        held = instance.weight_copies * weights + flight[int(is_joined)] * kept
+        work = np.full(most, np.inf)
+        for term, limit in (
+            (each, left - reduce_low),
+            (each + reducing * weights, left - fixed),
+            (held, instance.memory_bytes),
+        ):
+            ratio = (term[busy] / each[busy, :1]).min(axis=0, initial=np.inf)
+            np.minimum(work, np.maximum(limit, 0.0) / np.maximum(ratio, 1e-99), out=work)
+        return float((work / self.degrees[:most]).max()) * (1 + _ROUNDING)
 
     def _fit(self, within: Array, flights: Array) -> Array:
         """Times of parts of the chain behind the branches, on the degrees where they fit into memory."""

@@ -79,7 +79,7 @@ def _times(instance: StageGraph, size: int) -> Iterator[tuple[float, float, Head
 def _needed(branches: EqualBranches, size: int, seconds: float, low: float, high: float) -> int:
     samples = branches.costs.instance.minibatch
     each = seconds / samples
-    found = branches.of_upsets(each, each, [size], (low / samples, high / samples), size / samples)
+    found, _ = branches.of_upsets(each, each, [size], (low / samples, high / samples), size / samples)
     assert found is not None
     return int(found[-1])
 
