@@ -17,6 +17,7 @@ from formulations.compiled.downsets import chain_downsets
 from formulations.compiled.rows_in_threads import Team
 from formulations.contract.family import Answer
 from formulations.flushed_partitioning.exact import labels
+from formulations.stage_graph import downsets
 from formulations.stage_graph.iteration import search
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact import threshold
@@ -46,6 +47,7 @@ def answers(instance: StageInstance, threads: int, solve: Any = threshold.solve,
         (random_stage_instance, piper.solve, {"cutoff": "exact"}),
         (random_stage_instance, piper.solve_exact_knapsack, {"cutoff": "exact"}),
         (partial(random_flushed, same_weights=True, max_nodes=7), labels.solve, {}),
+        (lambda seed: iteration_graph(random.Random(f"threads {seed}")), downsets.solve_downsets, {}),
         pytest.param(
             lambda seed: iteration_graph(random.Random(f"threads {seed}")), search.solve, {}, marks=pytest.mark.slow
         ),

@@ -1,14 +1,12 @@
 """Lower bounds on the bottleneck over all micro-batch sizes, and the search for the optimum above them.
 
 ``simple_bound`` is the larger of the work of all devices and the slowest operator, and takes no time. ``prove`` narrows
-the gap between a plan and the bound by deciding which targets are possible, perhaps for a relaxation (`Relaxation`), so
+the gap between a plan and the bound by deciding which targets are possible, for a relaxation (`EqualBranches`), so
 the search ends with a proof, or with the smallest target that the relaxation does not exclude.
 """
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.quantities import judge
@@ -28,20 +26,6 @@ _ANY_S = 1e100
 DOWNSETS = "downsets"
 #: Pairs of upsets for which a bound costs a few hundredths of a second.
 CHEAP_PAIRS = 200_000
-
-
-class Relaxation(Protocol):
-    """How many devices a target takes, exactly or at least (`EqualBranches.least`)."""
-
-    @property
-    def at_once(self) -> Callable[[float, Sequence[int]], None] | None:
-        """Looks ahead at single sizes, as many as there are threads; ``None`` where all in one question are quicker."""
-
-    def least(self, target_s: float, sizes: Sequence[int]) -> int | None:
-        """Fewest devices with any of these micro-batch sizes; ``None`` if stopped."""
-
-    def plan(self, microbatch: int) -> StagePlan:
-        """The plan behind the last answer."""
 
 
 def simple_bound(costs: Costs, watch: Watch | None = None) -> float:
@@ -89,7 +73,7 @@ class Proof:
     value_s: float = float("inf")
     infeasible: bool = False
     stopped: bool = False
-    refuted: dict[frozenset[int], float] = field(default_factory=dict)
+    refuted: dict[tuple[int, ...], float] = field(default_factory=dict)
     open_size: int = 0
 
     @property
@@ -99,7 +83,12 @@ class Proof:
 
 
 def prove(
-    costs: Costs, relaxation: Relaxation, watch: Watch, known: Proof, gap: float = OPTIMAL_GAP, by: str = Prover.SEARCH
+    costs: Costs,
+    relaxation: EqualBranches,
+    watch: Watch,
+    known: Proof,
+    gap: float = OPTIMAL_GAP,
+    by: str = Prover.SEARCH,
 ) -> Proof:
     """Raise the bound and improve the plan until they meet, the relaxation excludes no more, or the watch stops.
 
@@ -130,7 +119,7 @@ def prove(
     return proof
 
 
-def _may_be_possible(costs: Costs, relaxation: Relaxation, proof: Proof, target_s: float) -> bool:
+def _may_be_possible(costs: Costs, relaxation: EqualBranches, proof: Proof, target_s: float) -> bool:
     """Whether the target may be possible at any size; what comes out of it is noted in the proof.
 
     Where stages may have sizes of their own, all sizes are one question: each stage takes at least the least of what
@@ -140,49 +129,21 @@ def _may_be_possible(costs: Costs, relaxation: Relaxation, proof: Proof, target_
     """
     sizes = sorted(costs.instance.microbatch_sizes, key=lambda size: (size != proof.open_size, -size))
     is_mixed = costs.instance.schedule != "uniform" and len(sizes) > 1
-    is_joint = (
-        relaxation.at_once is None and target_s < proof.value_s * (1 - 2 * _STEP) < math.inf
-    )  # not just below a plan
-    is_open = not (is_mixed or is_joint) or _enough(costs, relaxation, proof, target_s, sizes)
-    if is_mixed and is_open:
-        return True
-    for number, microbatch in enumerate(sizes if is_open else []):
-        after = sizes[number + 1 :]
-        if relaxation.at_once is not None:
-            relaxation.at_once(
-                target_s, [size for size in (microbatch, *after) if not _is_refuted(proof, target_s, [size])]
-            )
-        if _enough(costs, relaxation, proof, target_s, [microbatch]) or proof.stopped:
-            return True
-        if relaxation.at_once is None and len(after) > 1 and not _enough(costs, relaxation, proof, target_s, after):
-            break
-    if proof.stopped:
+    questions = [tuple(sizes)] if is_mixed else [(size,) for size in sizes]
+    while questions := [each for each in questions if target_s > proof.refuted.get(each, -math.inf)]:
+        relaxation.at_once(target_s, questions)
+        least = relaxation.least(target_s, questions[0])
+        if least is not None and least > costs.instance.num_devices:
+            proof.refuted[questions[0]] = target_s
+            continue
+        proof.stopped = least is None
+        if not (is_mixed or proof.stopped):
+            proof.open_size, plan = questions[0][0], relaxation.plan(questions[0][0])
+            if not judge(violations, costs.instance, plan) and bottleneck_s(costs.instance, plan) < proof.value_s:
+                proof.plan, proof.value_s = plan, bottleneck_s(costs.instance, plan)
         return True
     proof.bound_s = max(proof.bound_s, target_s * (1 - _ROUNDING))
     return False
-
-
-def _is_refuted(proof: Proof, target_s: float, sizes: Sequence[int]) -> bool:
-    return any(some.issuperset(sizes) and target_s <= at_s for some, at_s in proof.refuted.items())
-
-
-def _enough(costs: Costs, relaxation: Relaxation, proof: Proof, target_s: float, sizes: list[int]) -> bool:
-    instance = costs.instance
-    if _is_refuted(proof, target_s, sizes):
-        return False
-    least = relaxation.least(target_s, sizes)
-    if least is None:
-        proof.stopped = True
-        return False
-    if least > instance.num_devices:
-        proof.refuted[frozenset(sizes)] = target_s
-        return False
-    if len(sizes) == 1:
-        proof.open_size = sizes[0]
-        plan = relaxation.plan(sizes[0])
-        if not judge(violations, instance, plan) and (value := bottleneck_s(instance, plan)) < proof.value_s:
-            proof.plan, proof.value_s = plan, value
-    return True
 
 
 def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> tuple[float, str]:

@@ -164,7 +164,7 @@ class EqualBranches:
             for taken, node in enumerate(branch[::-1]):
                 sent = [size for way, _, size in costs.edges_of(node) if way == "out"]
                 sizes[column, taken], counts[column, taken] = sum(sent), len(sent)
-        operators = costs.instance.operators
+        self._bytes = np.array([(each.weight_bytes, each.activation_bytes) for each in costs.instance.operators]).T
         # What is left of the chain behind the branches, before anything of it is taken, after its last operator is, ...
         self._tails = [
             sum(1 << v for v in structure.tail[: len(structure.tail) - q]) for q in range(len(structure.tail))
@@ -174,8 +174,8 @@ class EqualBranches:
             first=first,
             lengths=np.array([len(branch) for branch in branches]),
             ranks=ranks,
-            weights=self._over_states(np.array([each.weight_bytes for each in operators])),
-            kept=self._over_states(np.array([each.activation_bytes for each in operators])),
+            weights=self._over_states(self._bytes[0]),
+            kept=self._over_states(self._bytes[1]),
             sizes=sizes,
             counts=counts,
             tail_sums=self._sums_of_tails(sizes[:, 0].sum(), counts[:, 0].sum()),
@@ -207,8 +207,7 @@ class EqualBranches:
         found = np.full((self.costs.instance.num_operators, len(self.degrees)), np.inf)
         for microbatch, degree in itertools.product(sizes, self.degrees):
             if degree <= microbatch:
-                samples = -(-microbatch // degree)
-                own = [self.costs.compute_s(1 << v, samples) / microbatch for v in range(len(found))]
+                own = [self.costs.compute_s(1 << v, -(-microbatch // degree)) / microbatch for v in range(len(found))]
                 found[:, degree - 1] = np.minimum(found[:, degree - 1], own)
         return self._passed.setdefault(tuple(sizes), found)
 
@@ -217,14 +216,13 @@ class EqualBranches:
         if sizes in self._timed:
             return self._timed[sizes]
         costs, tails, each = self.costs, self._tails, self._passes(sizes)
-        most = max(sizes)
         busy = self._over_states(np.where(np.isinf(each), 0.0, each))
-        busy[1:, most:] = np.inf  # replicas without a sample
+        busy[1:, max(sizes) :] = np.inf  # replicas without a sample
         tail_busy = np.array([each[list(bits(left))].sum(axis=0) for left in tails]).reshape(-1, len(self.degrees))
         within, reduce = np.full((2, len(tails), len(tails), len(self.degrees)), np.inf)
         for q, to in itertools.combinations(range(len(tails)), 2):
             nodes = tails[q] & ~tails[to]
-            for degree in self.degrees[:most]:
+            for degree in self.degrees[: max(sizes)]:
                 steps = [costs.step(nodes, size, degree) / size for size in sizes if degree <= size]
                 within[q, to, degree - 1] = min(steps)
                 reduce[q, to, degree - 1] = costs.all_reduce(nodes, degree) / costs.instance.minibatch
@@ -274,12 +272,12 @@ class EqualBranches:
         found = self._runs[self._latest][1]
         return None if found is None else int(found[-1])
 
-    def at_once(self, target_s: float, sizes: Sequence[int]) -> None:
-        """Answers `least` for the first of these sizes, one a thread."""
-        asked = [(size,) for size in sizes[: self._threads]]
+    def at_once(self, target_s: float, questions: Sequence[tuple[int, ...]]) -> None:
+        """Answers `least` for the first of these sizes, a question in each thread."""
+        asked = questions[: self._threads]
         if len(asked) > 1 and self._runs.get(asked[0], (None,))[0] != target_s:
             with ThreadPoolExecutor(len(asked)) as pool:
-                runs = pool.map(lambda own: (target_s, *self.of_upsets(target_s, target_s, own)), asked)
+                runs = pool.map(lambda sizes: (target_s, *self.of_upsets(target_s, target_s, sizes)), asked)
                 self._runs.update(zip(asked, runs, strict=True))
 
     def of_upsets(
@@ -328,17 +326,14 @@ class EqualBranches:
         edge at least leaves it. So its work is at most each limit divided by the least ratio of an operator's term to
         its work. Branches with nothing behind them may send nothing, and keep one micro-batch.
         """
-        instance, most = self.costs.instance, min(max(sizes), len(self.degrees))
+        most, instance = min(max(sizes), len(self.degrees)), self.costs.instance
         each, flight = self._passes(largest(sizes))[:, :most], flights[:, :most]
-        weights = np.array([[operator.weight_bytes] for operator in instance.operators])
-        kept = np.array([[operator.activation_bytes] for operator in instance.operators])
+        weights, kept = self._bytes[:, :, np.newaxis]
         per_byte, per_edge, reducing, fixed = times.rates[:most].T
-        left, busy = np.full(most, float(target_s)), each[:, 0] > 0
+        left, work, busy = np.full(most, float(target_s)), np.full(most, np.inf), each[:, 0] > 0
         if is_joined := bool(self._tails) or len(self.structure.branches) == 1:
-            left -= min((edge.bytes_per_sample for edge in instance.edges), default=0.0) * per_byte
-            left -= per_edge if instance.edges else 0.0
+            left -= min((edge.bytes_per_sample for edge in instance.edges), default=0.0) * per_byte + per_edge
         held = instance.weight_copies * weights + flight[int(is_joined)] * kept
-        work = np.full(most, np.inf)
         for term, limit in (
             (each, left - reduce_low),
             (each + reducing * weights, left - fixed),
