@@ -91,25 +91,18 @@ def test_bounds_against_every_partition(cases: int) -> None:
 
 
 def test_joint_sizes_and_the_pace_of_devices_refute_no_target(monkeypatch: pytest.MonkeyPatch, cases: int) -> None:
-    """Several sizes need no more than each, and devices are as few where no pace limits what they do."""
-    paced = EqualBranches._pace
+    paces = (lambda *_: float("inf"), EqualBranches._pace)
     for seed in range(cases):
         instance = replace(branching(seed + 20_000, 7), num_devices=6, minibatch=(12, 15, 8)[seed % 3])
         costs, needs = Costs(instance), []
         target = bounds.simple_bound(costs) * random.Random(seed).uniform(0.9, 3)
-        for pace in (paced, lambda *_: float("inf")):
+        for pace in paces:
             monkeypatch.setattr(EqualBranches, "_pace", pace)
             questions = [[size] for size in instance.microbatch_sizes[:4]] + [list(instance.microbatch_sizes[:4])]
             needs.append([min(EqualBranches(costs, Watch()).least(target, each) or 0, 7) for each in questions])
         assert needs[0] == needs[1] and needs[0][-1] <= min(needs[0]), seed
-
-
-def test_sizes_of_which_neither_divides_the_other_need_no_more_than_one() -> None:
-    """Three devices share three samples, one has what takes a micro-batch as long whatever its size."""
-    first, last = (Operator("", time, time, 0.0, 0.0) for time in (AffineTime(0.0, 15.0), AffineTime(15.0, 0.0)))
-    branches = EqualBranches(
-        Costs(StageGraph("", (first, last), (OperatorEdge(0, 1, 0.0),), 6, 1.0, 1.0, 0.0, 12)), Watch()
-    )
+    ends = tuple(Operator("", AffineTime(*time), AffineTime(*time), 0.0, 0.0) for time in ((0.0, 15.0), (15.0, 0.0)))
+    branches = EqualBranches(Costs(StageGraph("", ends, (OperatorEdge(0, 1, 0.0),), 6, 1.0, 1.0, 0.0, 12)), Watch())
     assert [branches.least(10.001, sizes) for sizes in ([3], [4], [3, 4])] == [4, 5, 4]
 
 
@@ -143,7 +136,6 @@ def test_structures() -> None:
 
 
 def test_branches_are_equal_in_all_and_the_last_stage_keeps_one_micro_batch() -> None:
-    """Two operators, one behind them, and one of 6 bytes a sample behind that: on a device alone it fits once."""
     one = Operator("", AffineTime(0.0, 1.0), AffineTime(0.0, 1.0), 0.0, 1.0)
     for other, sent in ((one, 0.0), (replace(one, weight_bytes=1.0), 0.0), (replace(one, activation_bytes=0.0), 0.0),
                         (replace(one, forward=AffineTime(1.0, 0.0)), 0.0), (one, 0.5)):  # fmt: skip
