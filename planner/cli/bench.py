@@ -17,7 +17,7 @@ def bench_command(
     instances: Annotated[
         list[str] | None, argument("SOURCE", "files, rows, folders, names (as of validate)", complete=entries)
     ] = None,
-    suite: Annotated[str | None, option("FILE|NAME", "a file, or all, models, piper, scale")] = None,
+    suite: Annotated[str | None, option("FILE|NAME,...", "a file, or all,models,piper,scale")] = None,
     methods: Annotated[
         str | None,
         option("A,B,...", "names, FILE.py:FUNCTION; default: auto, or the suite's", complete=completion.methods),

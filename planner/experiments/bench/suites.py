@@ -50,14 +50,15 @@ def cases(
 
     ``instances``, ``count`` and ``seed`` are as for `planner.experiments.validation.sources.members`.
 
-    ``suite`` is a name of `SUITES` or a file of JSON lines ``{"instance", "settings", "methods"}``; ``methods``, if
-    given, replace the suite's own; ``plans`` are entered in all of them.
+    ``suite`` is names of `SUITES` with commas, or a file of JSON lines ``{"instance", "settings", "methods"}``;
+    ``methods``, if given, replace the suite's own; ``plans`` are entered in all of them.
     """
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
     drawn = members(instances, count, seed, names_only=True)
     found = [Case(each.name, {**given, **each.overrides}, tuple(methods or (AUTO,))) for each in drawn]
     if suite is not None:
-        of_suite = SUITES[suite](inputs) if suite in SUITES else list(_read_suite(suite))
+        built_in = set(names := suite.split(",")) <= SUITES.keys()
+        of_suite = (case for name in names for case in SUITES[name](inputs)) if built_in else _read_suite(suite)
         found += [
             replace(case, settings={**case.settings, **given}, methods=tuple(methods or case.methods))
             for case in of_suite

@@ -16,7 +16,7 @@ from thinned import thinned
 from planner.cli.app import main
 from planner.display.bench import markdown
 from planner.experiments import runner
-from planner.experiments.bench import folders, measure
+from planner.experiments.bench import folders, measure, suites
 from planner.experiments.bench.measure import MeasuredRow, calibration_table
 from planner.experiments.bench.suites import EVERY, SUITES
 from planner.experiments.runner import Folder, Journal, fingerprint, write_worst
@@ -112,6 +112,8 @@ def test_the_suite_of_everything_is_the_catalog_and_the_clock() -> None:
         assert str(instance.objective) == "iteration"
         assert all(family_of(instance).method(n).refusal(instance) is None for n in case.methods if n != EVERY)
     assert problems == {"flushed_partitioning", "stage_graph"}
+    several = suites.cases([], "scale,models", None, {}, None)
+    assert several == SUITES["scale"](None) + SUITES["models"](None)
 
 
 @thinned("suite", ["models", "scale"], 2)
