@@ -251,6 +251,9 @@ def check(instance: StrategyInstance, where: str) -> None:
         rule,
     )
     expect(0 < instance.offloaded <= 1, where, "offloaded", instance.offloaded, "more than 0, at most 1")
+    for name, least in (("host_updates", None), ("offloaded", 1)):
+        used, rule = getattr(instance, name), "none without host_bandwidth (--offload-optimizer)"
+        expect(used == least or instance.host_bandwidth is not None, where, name, used, rule)
     _check_exchanged(instance, where)
     is_interleaved = Schedule.INTERLEAVED in instance.schedules
     rule = "at least 2 with the schedule interleaved, and 1 without it"

@@ -340,7 +340,8 @@ class EqualBranches:
             (held, instance.memory_bytes),
         ):
             ratio = (term[busy] / each[busy, :1]).min(axis=0, initial=np.inf)
-            np.minimum(work, np.maximum(limit, 0.0) / np.maximum(ratio, 1e-99), out=work)
+            most_s = np.maximum(limit, 0.0) / np.maximum(ratio, 1e-99)
+            work = np.where(ratio > 0.0, np.minimum(work, most_s), work)  # what holds nothing fits into nothing
         return float((work / self.degrees[:most]).max()) * (1 + _ROUNDING)
 
     def _fit(self, within: Array, flights: Array) -> Array:

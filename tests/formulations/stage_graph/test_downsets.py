@@ -102,7 +102,7 @@ def test_joint_sizes_and_the_pace_of_devices_refute_no_target(monkeypatch: pytes
             needs.append([min(EqualBranches(costs, Watch()).least(target, each) or 0, 7) for each in questions])
         assert needs[0] == needs[1] and needs[0][-1] <= min(needs[0]), seed
     ends = tuple(Operator("", AffineTime(*time), AffineTime(*time), 0.0, 0.0) for time in ((0.0, 15.0), (15.0, 0.0)))
-    branches = EqualBranches(Costs(StageGraph("", ends, (OperatorEdge(0, 1, 0.0),), 6, 1.0, 1.0, 0.0, 12)), Watch())
+    branches = EqualBranches(Costs(StageGraph("", ends, (OperatorEdge(0, 1, 0.0),), 6, 0.0, 1.0, 0.0, 12)), Watch())
     assert [branches.least(10.001, sizes) for sizes in ([3], [4], [3, 4])] == [4, 5, 4]
 
 

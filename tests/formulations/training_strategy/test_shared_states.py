@@ -413,6 +413,8 @@ def test_degrees_that_break_a_rule() -> None:
         ({"exchanged": {9: Exchanged()}}, "ids of nodes"),
         ({"host_bandwidth": 1.0, "sharded_per_weight": 0.0, "sharding": ()}, "host_bandwidth"),
         ({"offloaded": 1.5}, "offloaded is 1.5"),
+        ({"offloaded": 0.5}, "offloaded is 0.5; expected none without host_bandwidth"),
+        ({"host_updates": 1.0}, "host_updates is 1.0; expected none without host_bandwidth"),
         ({"exchanged": {0: Exchanged(1.0, 1.0, 5.0, 4)}}, "static_bytes of node 0"),
     ],
 )
