@@ -62,6 +62,8 @@ class TrainerSpace:
         if not {*self.instance.schedules} & {*self.trainer.schedules}:
             known = ", ".join(self.trainer.schedules) or "none: it trains nothing"
             return f"{self.trainer.name} runs none of the schedules that a plan may choose from; it has {known}"
+        if self.instance.host_bandwidth is not None and not self.trainer.offloads:
+            return f"optimizer states are on the host, which {self.trainer.name} has not"
         return next(shape_faults(self.instance.flat, self.pieces, self.trainer), None)
 
     def runs(self, degrees: Degrees) -> bool:

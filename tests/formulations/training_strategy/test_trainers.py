@@ -224,6 +224,8 @@ def test_what_no_trainer_runs_is_infeasible_in_words() -> None:
     asked = planner.load("chain8-strategy", schedule="zb-h1", virtual_stages=1, realizable="deepspeed")
     found = solve(asked, Limits(), Watch())
     assert found.infeasible and found.reason.endswith("it has 1f1b")
+    found = solve(replace(asked, schedules=(Schedule.ONE_F_ONE_B,), host_bandwidth=1.0), Limits(), Watch())
+    assert found.infeasible and found.reason == "optimizer states are on the host, which deepspeed has not"
 
 
 @pytest.mark.parametrize("given", ["schedule(zb-h2) == 0", "sharding == 1"])
