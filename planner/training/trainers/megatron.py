@@ -48,7 +48,7 @@ def write(layout: Layout) -> str:
         arguments.append("--use-distributed-optimizer")
     if layout.offloaded:
         arguments += ["--use-precision-aware-optimizer", "--optimizer-cpu-offload"]
-        arguments.append(f"--optimizer-offload-fraction {layout.offloaded:g}")
+        arguments.append(f"--optimizer-offload-fraction {layout.offloaded:.15g}")
     if layout.groups > 1:
         arguments.append(f"--num-distributed-optimizer-instances {layout.groups}")
     if layout.outermost:
