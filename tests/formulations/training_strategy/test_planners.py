@@ -95,6 +95,11 @@ def test_a_limit_of_nothing_has_no_plan(memory: float) -> None:
         assert not method(equal_layers(2, 100.0), Limits(), StopsAfter(0)).reason
 
 
+def test_no_times_of_layouts_are_made_once_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heuristics, "chain_of", lambda *_: pytest.fail("one is made"))
+    assert heuristics.even(equal_layers(2, 100.0), Limits(), StopsAfter(0)).plan is None
+
+
 @pytest.mark.parametrize("method", [planners.alpa, planners.galvatron, planners.uniap])
 def test_none_is_faster_than_the_optimum(cases: int, method: object) -> None:
     found = 0
