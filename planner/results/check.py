@@ -66,7 +66,7 @@ def check(instance: Instance, plan: JsonObject, *, where: str = "plan") -> Verdi
     except InstanceError as error:
         made_for = plan.get("problem", family.name)
         if made_for != family.name:
-            rule = f"{family.name}, as the instance has; or settings that declare another problem, such as --topology"
+            rule = f"{family.name}, as the instance has; or the settings with which the plan was found"
             raise InstanceError.at(where, "problem", made_for, rule) from None
         text = str(error)
         raise InstanceError(text if text.startswith(where) else " ".join(f"{where}: {text}".split())) from None

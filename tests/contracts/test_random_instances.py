@@ -1,23 +1,16 @@
-"""Random instances and command lines: no claims exclude each other, and no line ends in another way than is said."""
+"""Random instances: no claims exclude each other."""
 
-import subprocess
-import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import random_command_lines
 import random_instances
-from command_lines import Maker
-from random_command_lines import Ran, wrong
 from random_instances import NAMES, against, examine_chunk
 
 import planner
 from formulations.contract.family import Answer, Family, Method
-from planner.cli.app import main
 from solvers.outcome import Status, Stop
 
 EVERY_FAMILY = pytest.mark.parametrize("name", NAMES)
@@ -79,54 +72,3 @@ def test_brute_force_is_a_witness_of_its_own() -> None:
     assert against(None, [result]) and against(1.01 * result.objective, [result])
     assert against(0.99 * result.objective, [result])
     assert against(1.0, [replace(result, status=Status.INFEASIBLE, stop=Stop.PROVED, objective=None, bound=None)])
-
-
-PROGRAM = [sys.executable, random_command_lines.__file__]
-
-
-def ran(*words: str, code: int = 0, out: str = "", err: str = "", cpu_s: float = 0.1, left: int = 0) -> Ran:
-    return Ran(words, code, out, err, cpu_s, 0.1, left)
-
-
-TRACEBACK = "Traceback (most recent call last):\nKeyError: 3\n"
-NOT_ALLOWED = (
-    *(ran("solve", "x", code=code) for code in (70, 1, 5, -6, -11, 2)),
-    *(ran("solve", "x", "--json", out=out) for out in ("{}\n{}\n", "", '{"bound": NaN}\n', "[]\n")),
-    ran("solve", "x", code=70, err=TRACEBACK),
-    ran("solve", "x", err=TRACEBACK),
-    ran("solve", "x", "--quiet", code=2, err="one line\nanother\n"),
-    ran("solve", "x", err="numpy/core.py:385: RuntimeWarning: overflow\n"),
-    ran("solve", "x", out="\x1b[31m"),
-    ran("solve", "x", left=1),
-    ran("model", "x", code=2, err="--out is 'x'; expected a file that can be written\n"),
-    ran("solve", "x", "--time-limit", "0.1", code=-9),
-    ran("solve", "x", "--time-limit=0.1", cpu_s=100.0),
-)
-
-
-def test_what_is_not_allowed_is_noticed() -> None:
-    assert [bad for bad in NOT_ALLOWED if not wrong(bad)] == []
-
-
-def test_random_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
-    """In this process: cheap, and only of commands that need neither processes nor pictures."""
-    drawn = ("solve", "check", "verify", "export", "list", "explain", "model", "frontier", "diff", "census")
-    for number in range(8):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        monkeypatch.chdir(folder)
-        words = Maker(0, number, Path(), drawn).line()
-        capfd.readouterr()
-        began = time.process_time()
-        code = main(words)
-        shown = capfd.readouterr()
-        found = ran(*words, code=code, out=shown.out, err=shown.err, cpu_s=time.process_time() - began)
-        assert wrong(found) == [], (number, words, shown)
-
-
-@pytest.mark.slow
-def test_many_random_command_lines(tmp_path: Path, cases: int) -> None:
-    command = [*PROGRAM, "--count", str(cases), "--seed", "1", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.rstrip().endswith("nothing was wrong")
