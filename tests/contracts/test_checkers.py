@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import ROOT
+from paths import documents
 from small_instances import random_case
 from thinned import thinned
 
@@ -28,7 +28,6 @@ from formulations.contract.checker.frame import Checker
 from instances.catalog.catalog import CATALOG
 from planner.cli.app import main
 
-ROOT = ROOT
 CERTIFIED = [family for family in FAMILIES if family.certificates is not None]
 _NAMES = [family.name for family in CERTIFIED]
 #: Problems of tests that start processes: all checkers have one frame.
@@ -101,10 +100,8 @@ def test_the_documentation_names_the_checker_by_its_hash(name: str, tmp_path: Pa
     text = capsys.readouterr().out
     assert main(["checker", name, "--out", str(tmp_path / "checker.py")]) == 0
     assert (tmp_path / "checker.py").read_bytes() == text.encode()
-    page = (ROOT / "docs" / "what-optimal-means.md").read_text()
-    assert text.startswith(
-        '# Explained line by line: docs/what-optimal-means.md, "A certificate on one screen".\n"""Check'
-    )
+    page = (documents() / "what-optimal-means.md").read_text()
+    assert text.startswith('# Explained line by line: docs/what-optimal-means.md, "A certificate on one screen".\n"""')
     assert "\n## A certificate on one screen\n" in page
     digest = hashlib.sha256(text.encode()).hexdigest()
     assert f"| `{name}` | `{digest}` |" in page, f"it is now {digest}"

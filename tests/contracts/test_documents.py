@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from paths import ROOT, of_a_checkout
+from paths import ROOT, documents, of_a_checkout
 
 import planner
 from formulations import FAMILIES
@@ -19,6 +19,7 @@ from planner.cli.app import application, main
 from planner.files.load import recognise_family
 from planner.reproduction import CLAIMS
 
+DOCS = documents()
 PACKAGES = ("planner", "formulations", "solvers", "instances")
 
 
@@ -44,7 +45,7 @@ def test_doctests() -> None:
 
 @pytest.mark.parametrize("page", [path.name for path in ROOT.glob("docs/*.md") if ">>>" in path.read_text()])
 def test_sessions_of_pages_run(page: str) -> None:
-    outcome = doctest.testfile(str(ROOT / "docs" / page), module_relative=False)
+    outcome = doctest.testfile(str(DOCS / page), module_relative=False)
     assert outcome.failed == 0 < outcome.attempted
 
 
@@ -57,7 +58,7 @@ def test_sessions_of_pages_run(page: str) -> None:
     ],
 )  # fmt: skip
 def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:
-    section = (ROOT / "docs" / "problems" / f"{family}.md").read_text().partition("\n## Files\n")[2]
+    section = (DOCS / "problems" / f"{family}.md").read_text().partition("\n## Files\n")[2]
     blocks = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", section, flags=re.DOTALL)]
     plans = [json.loads(text) for text in re.findall(r"Plan: `(.*?)`", section)]
     content, plan = [*blocks, *plans][:2]
@@ -77,7 +78,7 @@ def test_commands_of_documents_are_commands() -> None:
     """They name subcommands, options, methods and claims that exist."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("formulations/*/README.md")]
     texts = [(page.name, page.read_text()) for page in pages]
-    texts.append(("gallery", runpy.run_path(str(ROOT / "docs" / "gallery" / "make.py"))["sections"]()))
+    texts.append(("gallery", runpy.run_path(str(DOCS / "gallery" / "make.py"))["sections"]()))
     commands = [(name, words) for name, text in texts for words in commands_of(text)]
     applications = {name: typer.main.get_command(application(name)) for name in {words[1] for _, words in commands}}
     methods = {method.name for family in FAMILIES for method in family.methods} | {"portfolio"}
@@ -94,12 +95,23 @@ def test_commands_of_documents_are_commands() -> None:
 
 def test_every_finding_has_its_paper_and_a_way_to_see_it() -> None:
     """A sentence of the paper in quotation marks, or a word that no claim is at stake; a command or a test."""
-    for section in (ROOT / "docs" / "findings.md").read_text().split("\n## ")[1:]:
+    for section in (DOCS / "findings.md").read_text().split("\n## ")[1:]:
         title = section.partition("\n")[0]
         plain = re.sub(r"`[^`]*`", "", re.sub(r"```.*?```", "", section, flags=re.DOTALL)).replace("\n", " ")
         quoted = "aper" in plain and re.search(r'"[A-Z1][^"]{40,}[.\])]"', plain)
         assert quoted or re.search(r"No (sentence of the paper|paper's claim)", plain), title
         assert re.search(r"`(planner|pytest)\s|`tests/", section), title
+
+
+@of_a_checkout
+def test_there_is_one_version() -> None:
+    """Of what is installed and built, the citation, the changelog's last section and the example of a result."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    cited = dict(re.findall(r"(?m)^(\S+): (.*)$", (ROOT / "CITATION.cff").read_text()))
+    last = re.findall(r"(?m)^## (.*)$", (ROOT / "CHANGELOG.md").read_text())[0]
+    shown = re.findall(r'"dnn-planner": "(.*?)"', (DOCS / "interface" / "results.md").read_text())
+    assert planner.__version__ == cited["version"] == version and shown == [version]
+    assert last == f"{version} ({cited['date-released']})"
 
 
 def test_the_readme_lists_all_extras_and_texts_install_from_this_folder() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from fuzzing import documented
 from load import allowed_s
-from small_instances import random_case
+from small_instances import family_named, random_case
 from stopping import StopsAfter
 from thinned import thinned
 
@@ -82,24 +82,20 @@ PLACEMENT = {
 }  # fmt: skip
 
 
-def _family(name: str) -> Family[Any, Any]:
-    return next(family for family in FAMILIES if family.name == name)
-
-
 def _hierarchical(name: str, devices: int, machines: int, **given: Any) -> Any:
     flat = planner.load(name)
     instance = on_machines(flat, devices, machines, 10 * flat.bandwidth, flat.bandwidth)
-    return _family("hierarchical_partitioning").read(instance, name, given)
+    return family_named("hierarchical_partitioning").read(instance, name, given)
 
 
 def _file(content: dict[str, Any], **more: Any) -> Callable[..., Any]:
     """What reads a file with that content."""
-    return lambda **given: _family(content["problem"]).read({**content, **more}, "example", given)
+    return lambda **given: family_named(content["problem"]).read({**content, **more}, "example", given)
 
 
 def _page(problem: str, **more: Any) -> Callable[..., Any]:
     """What reads the example of the problem's page."""
-    return _file(documented()[problem], **more)
+    return lambda **given: _file(documented()[problem], **more)(**given)
 
 
 #: Small feasible instances of each family, and overrides that starve the first of them.
@@ -114,7 +110,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     "amp_strategy": (_file(STRATEGIES), _file(STRATEGIES, placement="oriented")),
     "operator_partitioning": (
         _file(OPERATORS),
-        lambda **given: _family("operator_partitioning").read(OPERATORS, "example", {"at-most": True, **given}),
+        lambda **given: family_named("operator_partitioning").read(OPERATORS, "example", {"at-most": True, **given}),
     ),
     "stage_graph": (
         _file(GRAPH), _file(GRAPH, num_devices=4, memory_bytes=56), _file(GRAPH, objective="iteration"),
@@ -122,7 +118,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     ),
     "tmpc_knapsack": (_page("tmpc_knapsack"),),
     "flushed_partitioning": (
-        lambda **given: _family("flushed_partitioning").read(flush_pipeline(planner.load("diamond")), "diamond", given),
+        lambda **given: family_named("flushed_partitioning").read(flush_pipeline(planner.load("diamond")), "it", given),
         lambda **given: planner.load("chain8-flushed", **{"objective": "iteration", **given}),
     ),
     "training_strategy": (
@@ -169,7 +165,7 @@ def proved_optimum(family_name: str, number: int, method_name: str = "") -> floa
     """The optimum of an example (for a method of that name), proved by the method that the dispatcher trusts."""
     instance = EXAMPLES[family_name][number]()
     if method_name:
-        instance = given(_family(family_name).method(method_name), instance)
+        instance = given(family_named(family_name).method(method_name), instance)
     result = planner.solve(instance, exact=True, limits=LIMITS)
     assert result.status is Status.OPTIMAL and result.objective is not None
     return result.objective

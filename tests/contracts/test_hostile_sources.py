@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import ROOT
+from paths import ROOT, documents
 
 from instances import files
 from planner.cli.app import main
@@ -149,13 +149,9 @@ def test_a_hostile_source_or_system_is_one_line_in_little_memory(case: Case, tmp
 
 
 def test_the_page_has_the_limits() -> None:
-    page = (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8")
+    page = (documents() / "inputs.md").read_text(encoding="utf-8")
     shown = page.partition("## What is refused rather than read")[2].partition("\n## ")[0]
-    limits = [
-        f"{files.MAX_FILE_BYTES // 2**20} MiB",
-        f"{files.MAX_ROWS_BYTES // 2**30} GiB",
-        f"{files.MAX_ROWS:,} rows",
-    ]
+    limits = [f"{files.MAX_FILE_BYTES >> 20} MiB", f"{files.MAX_ROWS_BYTES >> 30} GiB", f"{files.MAX_ROWS:,} rows"]
     limits += [f"{files.WRITER_S:g} s", f"{files.SILENCE_S:g} s", f"{environment.LEAST_ADDRESS_BYTES // 1024} KiB"]
     assert [each for each in limits if each not in shown] == []
 

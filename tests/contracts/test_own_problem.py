@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from paths import ROOT
+from paths import documents
 from thinned import thinned
 
 import formulations
@@ -15,7 +15,7 @@ from planner.cli.app import main
 from planner.files import problems as files
 
 pytestmark = pytest.mark.usefixtures("forgotten")
-PAGE = (ROOT / "docs" / "adding-a-problem.md").read_text(encoding="utf-8")
+PAGE = (documents() / "adding-a-problem.md").read_text(encoding="utf-8")
 (CODE,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 Run = Callable[..., tuple[int, str, str]]
 FIVE = {"problem": "bin_split", "schema_version": 1, "name": "five", "sizes": [5, 4, 3, 3, 3], "bins": 2}

@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import typer
-from paths import ROOT, of_a_checkout
+from paths import ROOT, documents, of_a_checkout
 from small_instances import family_named, random_case
 from thinned import thinned
 
@@ -19,7 +19,7 @@ import planner
 from formulations import FAMILIES
 from planner.cli.app import application, main
 
-DOCS = ROOT / "docs"
+DOCS = documents()
 PAGES = sorted((DOCS / "problems").glob("*.md"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "notebooks/README.md", *DOCS.glob("*.md"), *PAGES, *DOCS.glob("[ai]*/*.md")]
 ROOMS = sorted((ROOT / "formulations").glob("*/README.md"))
@@ -198,6 +198,7 @@ def test_a_page_shows_the_models_of_its_example(generated: ModuleType) -> None:
 def test_the_reference_has_every_public_name(generated: ModuleType) -> None:
     assert generated.NAMES in (DOCS / "api" / "planner.md").read_text()
     shown = re.findall(r"auto(?:class|function):: planner\.(\w+)", generated.names())
+    assert {*dir(planner)} == {*planner.__all__, "__version__"}
     modules = {name for name in planner.__all__ if isinstance(getattr(planner, name), ModuleType)}
     assert {*shown} == {*planner.__all__} - modules
     for name in modules:

@@ -7,9 +7,8 @@ import re
 from functools import cache
 from typing import Any
 
-from paths import ROOT
+from paths import documents
 
-_PAGES = sorted((ROOT / "docs" / "problems").glob("*.md"))
 _BLOCK = re.compile(r"```json\n(.*?)```", re.DOTALL)
 
 #: What a value may be changed to: other types, and the ends of every range.
@@ -36,7 +35,9 @@ TEXTS = (
 def documented() -> dict[str, dict[str, Any]]:
     """The example of every problem on its page in docs/problems/, with nearly every field; ``flat`` is filled in."""
     found: dict[str, dict[str, Any]] = {}
-    for block in _BLOCK.findall("\n".join(page.read_text(encoding="utf-8") for page in _PAGES)):
+    for block in _BLOCK.findall(
+        "\n".join(page.read_text(encoding="utf-8") for page in sorted((documents() / "problems").glob("*.md")))
+    ):
         content = json.loads(block)
         if "schema_version" in content:
             found[content["problem"]] = content

@@ -16,3 +16,10 @@ SUPPORT = Path(__file__).parent
 of_a_checkout = pytest.mark.skipif(
     not Path(planner.__file__).is_relative_to(ROOT / "planner"), reason="reads the files of a checkout"
 )
+
+
+def documents() -> Path:
+    """The folder ``docs``. Where it does not lie beside the tests, the test or the module that reads it is skipped."""
+    if not (ROOT / "docs").is_dir():
+        pytest.skip("reads the documents of a checkout", allow_module_level=True)
+    return ROOT / "docs"

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +90,6 @@ def test_a_proof_is_enough_for_any_gap(capsys: Any) -> None:
     assert main(["solve", "chain8", "--exact", "--gap", "0", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["status"] == "optimal" and 0 < found["gap"] < 1e-6
-
-
-def test_public_names() -> None:
-    assert set(dir(planner)) == {*planner.__all__, "__version__"}
-    assert all(getattr(planner, name) is not None for name in dir(planner))
-    assert planner.__version__ == metadata.version("dnn-planner")
 
 
 def test_an_instance_from_a_dict_and_a_file(tmp_path: Path) -> None:
