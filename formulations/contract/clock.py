@@ -7,6 +7,8 @@ from typing import Literal
 
 #: More actions are not simulated: they take seconds.
 MOST_ACTIONS = 500_000
+#: The same where loops are compiled, which take a second and 300 MB for so many.
+MOST_COMPILED = 4_000_000
 #: Schedules whose names are not their identifiers in capitals.
 _NAMES = {"gpipe": "GPipe", "interleaved": "interleaved 1F1B", "dualpipe-v": "DualPipeV"}
 

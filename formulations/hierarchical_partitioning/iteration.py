@@ -33,8 +33,6 @@ from formulations.compiled.downsets import all_downsets, position_masks, too_man
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.contract.quantities import judge
-from formulations.flushed_partitioning.exact.iteration import orders_of, packed
-from formulations.flushed_partitioning.kernels.iteration import run_orders
 from formulations.hierarchical_partitioning import paper
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
 from formulations.hierarchical_partitioning.definition.problem import (
@@ -45,6 +43,8 @@ from formulations.hierarchical_partitioning.definition.problem import (
     violations,
 )
 from formulations.hierarchical_partitioning.methods import MAX_DOWNSETS
+from formulations.simulation.kernels import COMPILED
+from formulations.simulation.one_batch import end_of_batch
 from formulations.stage_partitioning.definition.batch import stage_edges
 from formulations.stage_partitioning.exact.threshold import make_scratch
 from formulations.stage_partitioning.kernels import published
@@ -345,17 +345,9 @@ class Search:
         """Simulate a plan, and take it if it is better; whether it keeps the rules, if it were."""
         plan = self.plan(beginning)
         flat = flatten(plan)
-        degrees, m = tuple(stage.dp_degree for stage in flat.stages), self.m
-        if len(set(degrees)) == 1:  # the first replica of each stage has the most micro-batches
-            degrees, m = (1,) * len(degrees), -(-m // degrees[0])
-        edges, p = stage_edges(self.instance.flat, flat), len(degrees)
-        sides = [
-            [[s for s, t in edges if t == x] for x in range(p)],
-            [[t for s, t in edges if s == x] for x in range(p)],
-        ]
-        linked = [array for side in sides for array in packed(side)]
-        orders, times = orders_of("1f1b", degrees, m), np.array(replica_times(self.instance, plan))
-        end = run_orders(*orders, *linked, m, times, np.empty((2, p * m)), np.empty(len(orders.starts) - 1))
+        degrees = [stage.dp_degree for stage in flat.stages]
+        edges, times = stage_edges(self.instance.flat, flat), replica_times(self.instance, plan)
+        end = end_of_batch("1f1b", degrees, self.m, edges, times, COMPILED)
         self.simulated += 1
         if end + beginning.gradients >= self.best * (1 - PRECISION):
             return True

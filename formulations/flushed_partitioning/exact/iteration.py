@@ -15,13 +15,12 @@ import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from formulations.compiled.array_types import Flags, Floats, Floats3, Ints, Ints2, Words
+from formulations.compiled.array_types import Flags, Floats, Floats3, Ints2, Words
 from formulations.compiled.downsets import all_downsets, position_masks, too_many
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
@@ -33,6 +32,8 @@ from formulations.flushed_partitioning.exact.pareto_set import PRECISION, search
 from formulations.flushed_partitioning.kernels import arrays as kernel_arrays
 from formulations.flushed_partitioning.kernels import iteration as kernels
 from formulations.flushed_partitioning.methods import MAX_SIMULATED_DOWNSETS
+from formulations.simulation.kernels import COMPILED
+from formulations.simulation.one_batch import end_of_batch
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact.threshold import ThresholdTables, make_scratch
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile, make_plan
@@ -384,46 +385,14 @@ class Search:
 
     def _iteration(self, stages: Sequence[Stage]) -> float:
         """The end of the last pass."""
-        degrees, m = tuple(stage.degree for stage in stages), self.tables.m
-        if len(set(degrees)) == 1:  # the first replica of each stage has the most micro-batches
-            degrees, m = (1,) * len(degrees), -(-m // degrees[0])
-        orders = orders_of(str(self.tables.flushed.schedule), degrees, m)
-        edges = self.tables.edges(stages)
-        into, out = ([[s for s, t in edges if t == x] for x in range(len(stages))],
-                     [[t for s, t in edges if s == x] for x in range(len(stages))])  # fmt: skip
-        times = np.array([stage.time for stage in stages])
-        room = np.empty((2, len(stages) * m)), np.empty(len(orders.starts) - 1)
-        found = kernels.run_orders(*orders, *packed(into), *packed(out), m, times, *room)
-        assert found >= 0, "the definition's orders never deadlock: stages hand forwards alone"
-        return float(found)
+        degrees, times = zip(*((each.degree, each.time) for each in stages), strict=True)
+        edges, tables = self.tables.edges(stages), self.tables
+        return end_of_batch(tables.flushed.schedule, degrees, tables.m, edges, times, COMPILED)
 
 
 def _end(tables: Tables, beginning: Beginning) -> int:
     """The downset of what is still to be put into stages."""
     return beginning.stages[-1].i if beginning.stages else len(tables.lattice.bits) - 1
-
-
-class Orders(NamedTuple):
-    """Fixed orders as arrays (`kernels.iteration.run_orders`)."""
-
-    starts: Ints
-    stages: Ints
-    kinds: Ints
-    batches: Ints
-
-
-@lru_cache(maxsize=16)
-def orders_of(schedule: str, degrees: tuple[int, ...], m: int) -> Orders:
-    """The definition's orders (`simulation.orders.replicated`), by the compiled loop; of large pipelines 10 MB."""
-    given, count = np.array(degrees), 2 * len(degrees) * m
-    orders = Orders(np.empty(given.sum() + 1, np.int64), *(np.empty(count, np.int64) for _ in range(3)))
-    kernels.write_orders(given, m, schedule == Schedule.GPIPE, *orders)
-    return orders
-
-
-def packed(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Lists behind each other, and where each begins."""
-    return np.cumsum([0, *map(len, lists)]), np.array([each for found in lists for each in found], np.int64)
 
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:

@@ -1,4 +1,4 @@
-"""Compiled loops of the search for the shortest iteration: times of stages, bounds of what is behind, fixed orders."""
+"""Compiled loops of the search for the shortest iteration: times of stages, bounds of what is behind."""
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from formulations.compiled.numba_kernels import (
     FLOATS3,
     INT,
     INTS,
-    TRUTH,
     compile_kernels,
     inner,
     kernel,
@@ -218,127 +217,6 @@ def branch(stages, behind, j, s, n, begun, times, owns, bounds):
                     # What synchronises within the level before has its bound there.
                     whole += max(least, levels[x - 1]) if x > 0 else least
                     bounds[q, a, i] = min(bounds[q, a, i], whole)
-
-
-@kernel(INTS, INT, TRUTH, INTS, INTS, INTS, INTS)
-def write_orders(degrees, m, gpipe, starts, stages, kinds, batches):
-    """The definition's orders (`simulation.orders.replicated`) of all replicas, in the arrays of `run_orders`.
-
-    Where all degrees are the same they are to be 1: the first replica of each stage has the most micro-batches.
-    """
-    p, at, replica = len(degrees), 0, 0
-    uniform = degrees.min() == degrees.max()
-    for s in range(p):
-        for r in range(degrees[s]):
-            starts[replica] = at
-            own = (m - r + degrees[s] - 1) // degrees[s] if r < m else 0
-            stages[at : at + 2 * own] = s
-            warm_up = own if gpipe else min(own, p - 1 - s)
-            for n in range(own):
-                forward = n if n < warm_up else 2 * n - warm_up
-                backward = warm_up + 2 * n + 1 if n < own - warm_up else own + n
-                kinds[at + forward], batches[at + forward] = 0, r + n * degrees[s]
-                kinds[at + backward], batches[at + backward] = 1, r + n * degrees[s]
-            at, replica = at + 2 * own, replica + 1
-    starts[replica] = at
-    if not gpipe and not uniform:
-        _write_paced(degrees, m, starts, kinds, batches)
-
-
-@inner()
-def _write_paced(degrees, m, starts, kinds, batches):
-    """What backward passes first with ceil(s/d) in flight do where a forward pass takes d, a backward pass 2 d.
-
-    Times are whole numbers: at each of them all that ends does so before anything starts.
-    """
-    p, replicas = len(degrees), len(starts) - 1
-    position = starts[:replicas].copy()
-    held, until = np.zeros(replicas, np.int64), np.full(replicas, -1, np.int64)
-    first = np.zeros(p + 1, np.int64)
-    first[1:] = np.cumsum(degrees)
-    # Of both kinds of passes: whether they wait, 1, or have started, 2; how many of a replica wait; none of its below
-    # ``lowest`` is still to start.
-    state, waiting = np.zeros((2, p, m), np.int64), np.zeros((2, replicas), np.int64)
-    lowest = np.zeros((2, replicas), np.int64)
-    for j in range(m):
-        state[0, 0, j] = 1
-        waiting[0, j % degrees[0]] += 1
-    left, now = starts[replicas], 0
-    while left > 0:
-        for s in range(p):
-            for r in range(first[s], first[s + 1]):
-                if until[r] != now:
-                    continue
-                kind, j = kinds[position[r] - 1], batches[position[r] - 1]
-                until[r] = -1
-                held[r] -= kind
-                after = kind  # the pass that waits from now on, and its stage
-                stage = s - 1 if kind == 1 else s + 1
-                if stage == p:
-                    after, stage = 1, s
-                if stage >= 0:
-                    state[after, stage, j] = 1
-                    waiting[after, first[stage] + j % degrees[stage]] += 1
-        for s in range(p):
-            room = (first[p] - first[s] + degrees[s] - 1) // degrees[s]
-            for r in range(first[s], first[s + 1]):
-                kind = 1 if waiting[1, r] > 0 else 0
-                if until[r] >= 0 or waiting[kind, r] == 0 or (kind == 0 and held[r] == room):
-                    continue
-                j = r - first[s] + lowest[kind, r] * degrees[s]
-                while state[kind, s, j] == 2:
-                    lowest[kind, r] += 1
-                    j += degrees[s]
-                while state[kind, s, j] != 1:
-                    j += degrees[s]
-                state[kind, s, j] = 2
-                waiting[kind, r] -= 1
-                held[r] += 1 - kind
-                kinds[position[r]], batches[position[r]] = kind, j
-                position[r] += 1
-                left -= 1
-                until[r] = now + degrees[s] * (1 + kind)
-        now += 1
-
-
-@kernel(INTS, INTS, INTS, INTS, INTS, INTS, INTS, INTS, INT, FLOATS, FLOATS2, FLOATS)
-def run_orders(starts, stages, kinds, batches, into_start, into, out_start, out, m, times, end, free):
-    """The end of the last of all actions in fixed orders (`simulation.iteration`); negative if they get stuck.
-
-    The actions of the r-th replica are ``starts[r]`` to before ``starts[r + 1]``: its stage, a kind (0: F, 1: B) and a
-    micro-batch each. Stage s takes from ``into[into_start[s]:into_start[s + 1]]`` and hands to those of ``out``.
-    ``end`` (2, stages * m) and ``free`` (replicas,) are room to work in.
-    """
-    replicas = len(starts) - 1
-    position = starts[:replicas].copy()
-    end[:, :] = -1.0
-    free[:] = 0.0
-    left, latest, sweep = starts[replicas], 0.0, 0
-    while left > 0:
-        before = left
-        for r in range(replicas):
-            device = r if sweep % 2 == 0 else replicas - 1 - r  # forward passes run up the stages, others down
-            while position[device] < starts[device + 1]:
-                at = position[device]
-                s, kind, j = stages[at], kinds[at], batches[at]
-                ready = free[device] if kind == 0 else max(free[device], end[0, s * m + j])
-                is_ready = kind == 0 or end[0, s * m + j] >= 0
-                first, last = (into_start[s], into_start[s + 1]) if kind == 0 else (out_start[s], out_start[s + 1])
-                for x in range(first, last):
-                    other = end[kind, (into[x] if kind == 0 else out[x]) * m + j]
-                    is_ready = is_ready and other >= 0
-                    ready = max(ready, other)
-                if not is_ready:
-                    break
-                now = ready + times[s] * (_FORWARD if kind == 0 else _BACKWARD)
-                end[kind, s * m + j], free[device] = now, now
-                latest = max(latest, now)
-                position[device] += 1
-                left -= 1
-        if left == before:
-            return -1.0
-        sweep += 1
-    return latest
 
 
 compile_kernels(__name__)

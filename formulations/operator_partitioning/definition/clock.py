@@ -1,6 +1,6 @@
 """Stages of a given number are those of a pipeline that never runs empty, unless it is flushed; a step is a formula."""
 
-from formulations.contract.clock import MOST_ACTIONS, Clock
+from formulations.contract.clock import MOST_COMPILED, Clock
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import (
     all_reduce_seconds,
@@ -8,8 +8,7 @@ from formulations.operator_partitioning.definition.problem import (
     microbatches_each,
     stage_seconds,
 )
-from formulations.simulation.iteration import Stages, simulate
-from formulations.simulation.orders import replicated
+from formulations.simulation.one_batch import end_of_batch
 from instances.problems.operator_partitioning import OperatorInstance
 
 
@@ -26,12 +25,10 @@ def clock(instance: OperatorInstance, plan: OperatorPlan) -> Clock:
     each = microbatches_each(instance, replicas) if is_step else stated
 
     def run() -> float | None:
-        if each is None or set(plan.replicas) != {replicas} or 2 * len(plan.stages) * each > MOST_ACTIONS:
+        if each is None or set(plan.replicas) != {replicas} or 2 * len(plan.stages) * each > MOST_COMPILED:
             return None
-        seconds = stage_seconds(instance, plan)
-        forward, backward = (tuple(time * share for time in seconds) for share in (1 / 3, 2 / 3))
-        stages = Stages(forward, backward, tuple(sorted(crossing_bytes(instance, plan))))
-        end = simulate(stages, replicated(schedule, [1] * len(plan.stages), each)).makespan_s
+        degrees, seconds = [1] * len(plan.stages), stage_seconds(instance, plan)
+        end = end_of_batch(schedule, degrees, each, crossing_bytes(instance, plan), seconds)
         return end + max(all_reduce_seconds(instance, members, replicas) for members in plan.stages)
 
     return Clock("formula" if is_step else "steady", schedule, instance.step_microbatches if is_step else each, run)

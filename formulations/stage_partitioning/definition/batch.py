@@ -7,8 +7,9 @@ Source: the event model is Narayanan et al. 2021, section 2.2 (docs/the-clock.md
 import math
 from collections.abc import Sequence
 
-from formulations.contract.clock import MOST_ACTIONS
+from formulations.contract.clock import MOST_COMPILED
 from formulations.simulation.iteration import Iteration, Stages, simulate
+from formulations.simulation.one_batch import end_of_batch
 from formulations.simulation.orders import replicated
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import time_terms
@@ -32,6 +33,11 @@ def gradient_bytes(instance: StageInstance, stage: Stage) -> float:
     return 4 * (stage.dp_degree - 1) / stage.dp_degree * math.fsum(weights)
 
 
+def replica_times(instance: StageInstance, plan: StagePlan) -> list[float]:
+    """Of every stage what a replica computes and sends for one micro-batch."""
+    return [step_time(instance, stage) * stage.dp_degree for stage in plan.stages]
+
+
 def stage_edges(instance: StageInstance, plan: StagePlan) -> set[tuple[int, int]]:
     """Which stages hand a tensor to which; edges that run backwards or leave the plan are left out."""
     stage_of = {node: position for position, stage in enumerate(plan.stages) for node in stage.nodes}
@@ -52,8 +58,7 @@ def simulated(
 
     A replica of each stage takes ``steps`` for one, or what it computes and sends on the instance's network.
     """
-    if steps is None:
-        steps = [step_time(instance, stage) * stage.dp_degree for stage in plan.stages]
+    steps = steps or replica_times(instance, plan)
     forward, backward = (tuple(step * share for step in steps) for share in (1 / 3, 2 / 3))
     degrees = [stage.dp_degree for stage in plan.stages]
     orders = replicated(schedule, degrees, num_microbatches, all_replicas=all_replicas)
@@ -64,8 +69,8 @@ def iteration(
     instance: StageInstance, plan: StagePlan, schedule: str, gradients: float, steps: Sequence[float] | None = None
 ) -> float | None:
     """Seconds of a batch, with ``gradients`` of the instance's time units after it; ``None``: too many actions."""
-    if 2 * len(plan.stages) * instance.num_microbatches > MOST_ACTIONS:
+    m, degrees = instance.num_microbatches, [stage.dp_degree for stage in plan.stages]
+    if 2 * len(degrees) * m > MOST_COMPILED:
         return None
-    m = instance.num_microbatches
-    end = simulated(instance, plan, schedule, m, all_replicas=False, steps=steps).makespan_s
+    end = end_of_batch(schedule, degrees, m, stage_edges(instance, plan), steps or replica_times(instance, plan))
     return (end + gradients) * (1e-3 if instance.time_unit == "ms" else 1.0)

@@ -4,7 +4,6 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from time import monotonic, sleep
 from typing import Any
 
@@ -19,6 +18,8 @@ from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import evaluate, simulate_batch
 from formulations.flushed_partitioning.exact import iteration
 from formulations.flushed_partitioning.kernels import iteration as kernels
+from formulations.simulation import one_batch
+from formulations.simulation.iteration import Stages, simulate
 from formulations.simulation.orders import replicated
 from formulations.simulation.simulate_graph import peak_in_flight
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
@@ -80,9 +81,8 @@ def test_memory_in_flight_is_what_the_orders_hold(cases: int) -> None:
 def from_nothing(instance: FlushedInstance) -> float:
     """The least time that the search finds without the formula's plan, which is often the best one."""
     watch = Watch()
-    search = iteration.Search(
-        iteration.Tables(instance, all_downsets(instance.flat, 10**6), watch, math.inf), watch, math.inf
-    )
+    tables = iteration.Tables(instance, all_downsets(instance.flat, 10**6), watch, math.inf)
+    search = iteration.Search(tables, watch, math.inf)
     search.run(0.0)
     assert watch.best_objective is None or search.bound() == pytest.approx(search.best)
     return math.inf if watch.best_objective is None else watch.best_objective
@@ -117,16 +117,18 @@ def random_degrees(rng: random.Random) -> tuple[list[int], int]:
     return degrees, sum(degrees) + rng.randint(0, 20)
 
 
-def test_compiled_orders_are_those_of_the_definition(cases: int) -> None:
-    for seed in range(cases * 10):
+def test_a_batch_ends_when_all_its_passes_have_been_simulated(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all replicas, on chains and graphs; in Python or compiled, to the last bit."""
+    for seed in range(cases * 20):
         rng = random.Random(seed)
         degrees, m = random_degrees(rng)
-        given = [1] * len(degrees) if len(set(degrees)) == 1 else degrees
-        schedule = rng.choice(list(Schedule))
-        starts, stages, kinds, batches = iteration.orders_of(str(schedule), tuple(given), m)
-        actions = [("FB"[kind], s, j) for kind, s, j in zip(kinds, stages, batches, strict=True)]
-        found = [tuple(actions[low:high]) for low, high in pairwise(starts)]
-        assert found == replicated(str(schedule), given, m, all_replicas=False), seed
+        schedule, m = str(rng.choice(list(Schedule))), rng.choice([m, rng.randint(1, m)])
+        pairs = {(s, t) for t in range(1, len(degrees)) for s in (t - 1, rng.randrange(t)) if rng.random() < 0.8}
+        steps = [rng.choice([0.0, 1.0, 10.0, rng.random()]) for _ in degrees]
+        stages = Stages(*(tuple(step * share for step in steps) for share in (1 / 3, 2 / 3)), tuple(pairs))
+        naive = simulate(stages, replicated(schedule, degrees, m)).makespan_s
+        monkeypatch.setattr(one_batch, "_MANY", rng.choice([0, 10**9]))
+        assert one_batch.end_of_batch(schedule, degrees, m, pairs, steps) == naive, seed
 
 
 def test_no_bound_of_a_stage_is_above_the_iteration(cases: int) -> None:
