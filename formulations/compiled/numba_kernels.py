@@ -1,57 +1,62 @@
-"""How loops are compiled: for declared types, when their module is imported, and kept on disk where that is possible.
+"""How loops are declared that Numba compiles, without an import of it: tiny instances are solved before that has ended.
 
 A `kernel` is called from Python and takes the declared types alone: the last line of its module compiles it or loads it
 from the cache (`compile_kernels`), and no call compiles anything, but that of one which an attempt (`python_first`)
-left uncompiled. An `inner` function is called by kernels only, and compiled with them.
+left uncompiled. An `inner` function is called by kernels only, and compiled with them. `machine_code` does all that.
 """
 
-import pickle
-import re
-import sys
-import threading
 from collections.abc import Callable
-from functools import cache, partial
-from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from functools import update_wrapper
+from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from formulations.compiled import compile_times, python_first
-
-with compile_times.loading():
-    from numba import config, njit, types
-    from numba.core import environment, event
-    from numba.core.caching import FunctionCache
-    from numba.core.runtime import rtsys
-    from numba.core.typing.typeof import typeof_impl
-    from numba.np import numpy_support
-
-compile_times.expect_compiled(config.DISABLE_JIT)
-
-_COMPILING = threading.RLock()
+from formulations.compiled import array_types, python_first
 
 #: Arrays in C order, by their number of dimensions.
-INTS, INTS2, INTS3 = (types.Array(types.int64, n, "C") for n in (1, 2, 3))
-HALVES2 = types.Array(types.int16, 2, "C")
-SHORTS, SHORTS2, SHORTS3 = (types.Array(types.int32, n, "C") for n in (1, 2, 3))
-FLOATS, FLOATS2, FLOATS3 = (types.Array(types.float64, n, "C") for n in (1, 2, 3))
-WORDS, WORDS2 = (types.Array(types.uint64, n, "C") for n in (1, 2))
-TRUTHS = types.Array(types.boolean, 1, "C")
+INTS, INTS2 = array_types.Ints, array_types.Ints2
+HALVES2 = Annotated[NDArray[np.int16], 2]
+SHORTS, SHORTS2, SHORTS3 = array_types.Shorts, array_types.Shorts2, array_types.Shorts3
+FLOATS, FLOATS2, FLOATS3 = array_types.Floats, array_types.Floats2, array_types.Floats3
+WORDS, WORDS2, TRUTHS = array_types.Words, array_types.Words2, array_types.Flags
 #: The flag of a `solvers.outcome.Watch`.
-FLAG = types.Array(types.uint8, 1, "C")
-INT, FLOAT, TRUTH = types.int64, types.float64, types.boolean
+FLAG = Annotated[NDArray[np.uint8], 1]
+INT, FLOAT, TRUTH = int, float, bool
 
-#: Numbers in the declaration of a ``NamedTuple`` (`record`).
-_NUMBERS = {int: INT, float: FLOAT, bool: TRUTH}
+#: Where a count that is handed on starts: for a literal 0, numba would compile the function called once more.
+ZERO: Any = np.int64(0)
 
-#: Bridges from Python and C to functions of whole tables would take a sixth of the compile time.
-_OUTER: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-_INNER: dict[str, Any] = {**_OUTER, "no_cpython_wrapper": True}
+FOUND, NONE, STOPPED = 1, 0, -1
 
-#: Every kernel and the types of its arguments.
-KERNELS: list[tuple[Any, tuple[Any, ...]]] = []
-#: Every inner function.
-INNER: list[Any] = []
+
+class Declared:
+    """A function that is to be compiled: a kernel for ``arguments``, or an inner function (``None``).
+
+    ``made`` is what Numba made of it, and stands in its module's place of it from then on.
+    """
+
+    def __init__(self, function: Any, arguments: tuple[Any, ...] | None, wraps: bool, options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self.py_func, self.arguments, self.wraps, self.options = function, arguments, wraps, options
+        self.made: Any = None
+        DECLARED.append(self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """It as Python while that is enough, else compiled."""
+        if self.made is None:
+            if python_first.without_compiler():
+                return python_first.as_python(self)(*arguments)
+            _complete()
+        return self.made(*arguments)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self.made._numba_type_
+
+
+#: All of them, in the order of their modules.
+DECLARED: list[Declared] = []
 
 
 def kernel(*arguments: Any, counted: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -60,7 +65,7 @@ def kernel(*arguments: Any, counted: bool = True, **options: Any) -> Callable[[C
     Parameters
     ----------
     arguments
-        A Numba type for each argument: the names above, or a `record`, or its class where that declares the types. A
+        The type of each argument: a name above, or a ``NamedTuple`` class whose fields are numbers and `array_types`. A
         call with an array of another type or layout is a ``TypeError``; numbers are converted.
     counted
         Whether references to arrays are counted, atomically, at each step that names one: a third and more of a loop
@@ -69,13 +74,7 @@ def kernel(*arguments: Any, counted: bool = True, **options: Any) -> Callable[[C
     options
         Numba's, over ours (no GIL, division as numpy's).
     """
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        made = _dispatcher(function, {**_OUTER, "_nrt": counted, **options})
-        KERNELS.append((made, tuple(record(each) if isinstance(each, type) else each for each in arguments)))
-        return made
-
-    return decorate
+    return lambda function: Declared(function, arguments, False, {"_nrt": counted, **options})
 
 
 def inner(counted: bool = True, wraps: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -83,209 +82,21 @@ def inner(counted: bool = True, wraps: bool = False, **options: Any) -> Callable
 
     ``wraps``: its integers are meant to overflow.
     """
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        made = _dispatcher(function, {**_INNER, "_nrt": counted, **options})
-        made.wraps = wraps
-        INNER.append(made)
-        return made
-
-    return decorate
+    return lambda function: Declared(function, None, wraps, {"_nrt": counted, **options})
 
 
-def compile_kernels(module: str) -> None:
+def compile_kernels() -> None:
     """Compile the kernels of a module, or load them from the cache: its last line, as kernels come before their parts.
 
-    Parameters
-    ----------
-    module
-        Its ``__name__``.
+    An attempt that needs no compiler leaves them as they are.
     """
-    for made, arguments in KERNELS:
-        if compile_times.wanted and made.py_func.__module__ == module:
-            if python_first.goes_on() and not (isinstance(made._cache, _Kept) and made._cache.is_kept(arguments, made)):
-                made._compile_for_args = partial(_first_call, made)  # what numba calls where nothing is compiled
-                python_first.left.append(_compile_rest)
-            else:
-                made.compile(arguments)
-                made.disable_compile()
+    if python_first.without_compiler():
+        python_first.left[:] = [_complete]
+    else:
+        _complete()
 
 
-def _first_call(made: Any, *_arguments: Any) -> Any:
-    """What runs in place of a kernel that is not compiled: it as Python, or it once it is compiled."""
-    if python_first.goes_on():
-        return python_first.as_python(made)
-    _compile_rest()
-    return made
+def _complete() -> None:
+    from formulations.compiled import machine_code
 
-
-def _compile_rest() -> None:
-    """Compile what `compile_kernels` left, in one thread: others, such as of a run that was left behind, wait."""
-    with _COMPILING:
-        for made, arguments in KERNELS:
-            if compile_times.wanted and made._can_compile and "_compile_for_args" in vars(made):
-                made.compile(arguments)
-                made.disable_compile()
-                del made._compile_for_args
-        python_first.left.clear()
-
-
-def is_cached(made: Any, arguments: tuple[Any, ...]) -> bool:
-    """Whether a kernel of `KERNELS` is in the cache, compiled for these types, and can be loaded from there."""
-    return made._cache.load_overload(arguments, made.targetctx) is not None
-
-
-def record(kind: Any) -> Any:
-    """The Numba type of a ``NamedTuple`` class whose fields are numbers and `array_types`."""
-    return types.BaseTuple.from_types(map(_type_of, get_type_hints(kind, include_extras=True).values()), kind)
-
-
-def _type_of(hint: Any) -> Any:
-    if hint in _NUMBERS:
-        return _NUMBERS[hint]
-    array, dimensions = get_args(hint)
-    scalar = get_args(array)[-1]  # since NumPy 2.5 of NDArray itself, before of the ndarray that it stands for
-    scalar = next(iter(get_args(scalar)), scalar)
-    return types.Array(numpy_support.from_dtype(np.dtype(scalar)), dimensions, "C")
-
-
-class _Unpickler(pickle.Unpickler):
-    """Reads machine code that was kept, without an import of those modules of numba's that parts of it come from.
-
-    Object mode alone looks at more of a module than its name, and nothing here runs in it. The imports would take as
-    long as loading the kernels.
-    """
-
-    def find_class(self, module: str, name: str, /) -> Any:
-        """Numba's own, but for what makes the environment of a function."""
-        found = super().find_class(module, name)
-        return _environment if found is environment._rebuild_env else found
-
-
-def _environment(module: str, constants: Any, name: str) -> Any:
-    found = environment.lookup_environment(name)
-    if found is None and module.startswith("numba.") and module not in sys.modules:
-        found = environment.Environment({"__name__": module})
-        found.consts[:], found.env_name = constants, name
-        environment.Environment._memo[name] = found
-    return found or environment._rebuild_env(module, constants, name)
-
-
-@cache
-def sources(path: Path, root: Path) -> frozenset[Path]:
-    """The file of a kernel and those that it imports from our packages, directly or not."""
-    found: set[Path] = set()
-    to_read = [path]
-    while to_read:
-        file = to_read.pop()
-        if file not in found and file.is_file():
-            found.add(file)
-            for package, names in _IMPORTED.findall(file.read_text(encoding="utf-8")):
-                folder = root.joinpath(*package.split("."))
-                to_read += [folder.with_suffix(".py"), *(folder / f"{name.strip()}.py" for name in names.split(","))]
-    return frozenset(found)
-
-
-#: An import from our packages: from where, and the names of its first line.
-_IMPORTED = re.compile(r"^from (formulations[\w.]*) import \(?([\w, ]*)", re.MULTILINE)
-_ROOT = Path(__file__).resolve().parents[2]
-
-
-class _Kept(FunctionCache):  # type: ignore[misc]
-    """Numba's cache on disk, which a full disk or a damaged file makes slow, not unusable.
-
-    Numba compiles a kernel anew where its own file has changed. Here it does where any file has from which inner
-    functions and constants are compiled into it: an older part would answer otherwise than what is read.
-    """
-
-    def __init__(self, function: Any) -> None:
-        super().__init__(function)
-        files = sorted(sources(Path(function.__code__.co_filename), _ROOT))
-        stamps = [(each.stat().st_mtime, each.stat().st_size) for each in files]
-        self._cache_file._source_stamp = (self._cache_file._source_stamp, stamps)
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled function, or ``None``.
-
-        Numba's own would first import all that it can compile, which takes longer than loading the kernels; machine
-        code needs the runtime alone. What compiles after a miss imports the rest itself.
-        """
-        rtsys.initialize(target_context)
-        try:
-            try:
-                return self._load_overload(sig, target_context)
-            except FileNotFoundError:  # another process has taken it away
-                return None
-            # Damaged, or of an earlier version whose classes have moved: it is written anew.
-            except (EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError):
-                self.flush()
-        except OSError as error:
-            compile_times.warn_not_cached(error)
-        return None
-
-    def is_kept(self, sig: Any, made: Any) -> bool:
-        """Whether the index names a compiled function."""
-        try:
-            return self._index_key(sig, made.targetctx.codegen()) in self._cache_file._load_index()
-        except (OSError, EOFError, pickle.UnpicklingError):
-            return False
-
-    def _load_overload(self, sig: Any, target_context: Any) -> Any:
-        name = self._cache_file._load_index().get(self._index_key(sig, target_context.codegen()))
-        if name is None:
-            return None
-        with open(self._cache_file._data_path(name), "rb") as kept:
-            return self._impl.rebuild(target_context, _Unpickler(kept).load())
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled function, if that is possible."""
-        try:
-            super().save_overload(sig, data)
-        except OSError as error:
-            compile_times.warn_not_cached(error)
-
-
-def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """A function that can be compiled, with a cache where one can be written."""
-    made = njit(**options)(function)
-    try:
-        made._cache = _Kept(function)
-    except RuntimeError as error:  # Numba's word for no folder that can be written
-        if "no locator available" not in str(error):
-            raise
-        compile_times.warn_not_cached("there is no folder to write them to")
-    return made
-
-
-_numbas_own = typeof_impl.dispatch(np.ndarray)
-
-
-@typeof_impl.register(np.ndarray)  # type: ignore[untyped-decorator]
-def _typeof_array(value: Any, context: Any) -> Any:
-    """The type of an array as Numba finds it, but that masked arrays are not imported to see that it is none."""
-    if type(value) is not np.ndarray:
-        return _numbas_own(value, context)
-    layout = numpy_support.map_layout(value)
-    return types.Array(numpy_support.from_dtype(value.dtype), value.ndim, layout, readonly=not value.flags.writeable)
-
-
-class _Listener(event.Listener):  # type: ignore[misc]
-    """Reports to `compilation` what Numba compiles."""
-
-    def on_start(self, _event: Any) -> None:
-        """A function is being compiled."""
-        compile_times.started()
-
-    def on_end(self, _event: Any) -> None:
-        """It has been."""
-        compile_times.ended()
-
-
-event.register("numba:compile", _Listener())
-
-
-#: Where a count that is handed on starts: for a literal 0, numba would compile the function called once more.
-ZERO: Any = np.int64(0)
-
-
-FOUND, NONE, STOPPED = 1, 0, -1
+    machine_code.complete(DECLARED)

@@ -1,10 +1,12 @@
-"""Kernels that are not compiled yet, run as Python: a tiny instance ends before its kernels would have been compiled.
+"""Kernels run as Python: a tiny instance ends before numba would have been imported, or its kernels been compiled.
 
-An attempt has some seconds for that (`python_first`). Where they are over, or Python's numbers would differ from the
-machine's (an integer that overflows, any error), it is given up, all kernels are compiled, and the work is done anew.
-What an attempt returns is what compiled kernels return, to the last bit.
+An attempt has hundredths of a second for the first, and some seconds for kernels that are not compiled yet
+(`python_first`). Where they are over, or Python's numbers would differ from the machine's (an integer that overflows,
+any error), it is given up, and the work is done anew. What an attempt returns is what compiled kernels return, to the
+last bit.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +20,8 @@ Returned = TypeVar("Returned")
 MOST_S, _SHARE = 4.0, 0.05
 #: Seconds after which no kernel begins as Python, so that no long run is done twice.
 _YOUNG_S = 8.0
+#: As above, of a whole process, before numba is imported (0.3 s with the kernels of a problem).
+_WITHOUT_S, _YOUNG_WITHOUT_S = 0.02, 0.3
 #: Calls and loops between two looks at the clock.
 _BETWEEN = 64
 
@@ -27,9 +31,13 @@ class GivenUpError(BaseException):
 
 
 class _Attempt:
-    """The attempt that goes on: CPU seconds that are left, until when kernels begin, how many of them run."""
+    """The attempt that goes on: CPU seconds that are left, until when kernels begin, how many of them run.
 
-    left_s = until_s = 0.0
+    ``without_s`` and ``until_without_s``: those before numba is imported.
+    """
+
+    left_s = until_s = until_without_s = 0.0
+    without_s = _WITHOUT_S
     running = steps = 0
 
 
@@ -43,6 +51,11 @@ def goes_on() -> bool:
     return time.perf_counter() < _Attempt.until_s
 
 
+def without_compiler() -> bool:
+    """Whether kernels begin as Python because numba is not imported yet."""
+    return not _is_imported() and _Attempt.without_s > 0 and time.perf_counter() < _Attempt.until_without_s
+
+
 def may_start_anew() -> bool:
     """Whether what is done now may be done once more."""
     return bool(left) and (goes_on() or _Attempt.running > 0)
@@ -54,20 +67,28 @@ def python_first(work: Callable[[], Returned], limit_s: float | None) -> Returne
     ``limit_s``: its time limit, of which Python gets a twentieth.
     """
     _Attempt.left_s = MOST_S if limit_s is None else min(MOST_S, _SHARE * limit_s)
-    _Attempt.until_s = time.perf_counter() + _YOUNG_S
-    try:
-        return work()
-    except GivenUpError:
-        pass
-    finally:
-        _Attempt.until_s = 0.0
+    for _ in range(1 if _is_imported() else 2):
+        now = time.perf_counter()
+        _Attempt.until_s, _Attempt.until_without_s = now + _YOUNG_S, now + _YOUNG_WITHOUT_S
+        try:
+            return work()
+        except GivenUpError:
+            if _is_imported():
+                break
+            _Attempt.without_s = 0.0
+        finally:
+            _Attempt.until_s = _Attempt.until_without_s = 0.0
     return work()
 
 
 def complete() -> None:
-    """Compile what was left uncompiled; nothing while an attempt goes on."""
-    if left and not goes_on():
+    """Compile what was left uncompiled; nothing that an attempt that goes on may run as Python."""
+    if left and not without_compiler():
         left[0]()
+
+
+def _is_imported() -> bool:
+    return "formulations.compiled.machine_code" in sys.modules
 
 
 @cache
@@ -78,8 +99,8 @@ def as_python(kernel: Any) -> Callable[..., Any]:
     function = _part(kernel)
 
     def run(*arguments: Any) -> Any:
-        began = time.thread_time()
-        _thread.ends_s = began + _Attempt.left_s
+        began, is_without = time.thread_time(), without_compiler()
+        _thread.ends_s = began + (_Attempt.without_s if is_without else _Attempt.left_s)
         _Attempt.running += 1
         try:
             # The machine's integers overflow silently; hashes (``wraps``) are meant to.
@@ -88,7 +109,9 @@ def as_python(kernel: Any) -> Callable[..., Any]:
         except Exception as error:
             raise GivenUpError from error
         finally:
-            _Attempt.left_s -= time.thread_time() - began
+            spent = time.thread_time() - began
+            _Attempt.left_s -= spent
+            _Attempt.without_s -= spent if is_without else 0.0
             _Attempt.running -= 1
 
     return run

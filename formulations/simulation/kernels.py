@@ -12,4 +12,4 @@ COMPILED = Loops(
     np.full,
 )
 
-compile_kernels(write_passes.__module__)
+compile_kernels()

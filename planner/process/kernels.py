@@ -59,7 +59,7 @@ def look_at_all() -> dict[str, Look]:
 
 def look(name: str) -> Look:
     """Import all modules of a family and load its methods, and look for its kernels in the cache."""
-    from formulations.compiled.numba_kernels import KERNELS, is_cached
+    from formulations.compiled.machine_code import KERNELS, is_cached
 
     with uncompiled():
         broken = [(what, error) for what, load in _loads(name) if (error := _error(load)) is not None]

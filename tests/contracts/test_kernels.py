@@ -24,7 +24,7 @@ from paths import SUPPORT, of_a_checkout
 
 import formulations
 import planner
-from formulations.compiled import numba_kernels, python_first
+from formulations.compiled import machine_code, numba_kernels, python_first
 from planner.solving import solve as solving
 
 ROOMS = Path(formulations.__file__).parent
@@ -84,13 +84,13 @@ def test_kernels_take_declared_types_alone() -> None:
     """A call compiles nothing: what Python can call has its one signature, all else has no bridge from Python."""
     for module in modules():
         import_module(module)
-    python_first.complete()  # what an attempt of another test left
-    assert len(numba_kernels.KERNELS) > 30 and len(numba_kernels.INNER) > 60
-    for kernel, arguments in numba_kernels.KERNELS:
+    machine_code.complete()  # what an attempt of another test left
+    assert len(machine_code.KERNELS) > 30 and len(machine_code.INNER) > 60
+    for kernel, arguments in machine_code.KERNELS:
         name = f"{kernel.py_func.__module__}.{kernel.py_func.__name__}"
         assert not kernel._can_compile, f"{name} is not compiled at the end of its module"
         assert arguments in kernel.overloads, f"{name} is not compiled for the declared types"
-    for inner in numba_kernels.INNER:
+    for inner in machine_code.INNER:
         assert inner.targetoptions["no_cpython_wrapper"], inner.py_func.__name__
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_compiled_but_as_a_kernel() -> None:
     names = {"njit", "jit", "vectorize", "guvectorize", "cfunc", "jitclass", "stencil"}
     for path in ROOMS.rglob("*.py"):
         text = path.read_text()
-        if path.name == "numba_kernels.py" or "numba" not in text:
+        if path.name == "machine_code.py" or "numba" not in text:
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "numba":
@@ -108,18 +108,16 @@ def test_nothing_is_compiled_but_as_a_kernel() -> None:
 
 def test_the_types_of_a_record_are_those_of_its_fields() -> None:
     arrays = import_module("formulations.flushed_partitioning.kernels.arrays")
-    found = numba_kernels.record(arrays.ReachedSets)
-    words = numba_kernels.WORDS2
-    assert (found.instance_class, *found.types) == (
-        arrays.ReachedSets, numba_kernels.INTS, numba_kernels.INTS2, words, words,
-    )  # fmt: skip
+    found = machine_code._type_of(arrays.ReachedSets)
+    ints, ints2, words = map(machine_code._type_of, (numba_kernels.INTS, numba_kernels.INTS2, numba_kernels.WORDS2))
+    assert (found.instance_class, *found.types) == (arrays.ReachedSets, ints, ints2, words, words)
+    assert str(words) == "array(uint64, 2d, C)"
 
 
 def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:
     decision = import_module("formulations.tmpc_knapsack.kernels.decision")
-    numpy = import_module("numpy")
     with pytest.raises(TypeError):
-        decision.decide(1, numpy.zeros(2), numpy.zeros(1), numpy.zeros(1), 1.0, 1.0, numpy.zeros(1), numpy.zeros(1))
+        decision.decide(1, np.zeros(2), np.zeros(1), np.zeros(1), 1.0, 1.0, np.zeros(1), np.zeros(1))
 
 
 @of_a_checkout
@@ -133,21 +131,21 @@ def test_a_kernel_stands_on_all_files_that_are_compiled_into_it(tmp_path: Path, 
         ("other", ""),
     ):
         (folder / f"{name}.py").write_text(text)
-    found = numba_kernels.sources(folder / "kernel.py", tmp_path)
+    found = machine_code.sources(folder / "kernel.py", tmp_path)
     assert {each.stem for each in found} == {"kernel", "inner", "constants"}
-    monkeypatch.setattr(numba_kernels, "_ROOT", tmp_path)
+    monkeypatch.setattr(machine_code, "_ROOT", tmp_path)
     made: dict[str, Any] = {}
     exec(compile("def loop(): pass", folder / "kernel.py", "exec"), made)
     stamps = []
     for at in (1.0, 1.0, 2.0):
         os.utime(folder / "constants.py", (at, at))
-        stamps.append(numba_kernels._Kept(made["loop"])._cache_file._source_stamp)
+        stamps.append(machine_code._Kept(made["loop"])._cache_file._source_stamp)
     assert stamps[0] == stamps[1] != stamps[2]
-    for kernel, _ in numba_kernels.KERNELS:
+    for kernel, _ in machine_code.KERNELS:
         module = sys.modules[kernel.py_func.__module__]
         mine = {value.py_func.__code__.co_filename for value in vars(module).values() if hasattr(value, "py_func")}
         own = Path(kernel.py_func.__code__.co_filename)
-        assert {Path(each) for each in mine} <= numba_kernels.sources(own, ROOMS.parent)
+        assert {Path(each) for each in mine} <= machine_code.sources(own, ROOMS.parent)
 
 
 @pytest.mark.slow
@@ -226,22 +224,24 @@ from formulations.compiled import compile_times, python_first
 from solvers.outcome import Limits
 
 python_first.MOST_S, python_first._YOUNG_S = {most_s}, 1e9
+python_first._Attempt.without_s, python_first._YOUNG_WITHOUT_S = {without_s}, 1e9
 with compile_times.compiling() as compiled:
     for name in sys.argv[1:]:
         events = []
         found = planner.solve(planner.load(name), listen=events.append)
         print(json.dumps([found.objective, found.bound, found.plan, [each.objective for each in events]]))
-print(compiled.kernels)
+print(compiled.kernels, "numba" in sys.modules)
 """
 
 
-def test_tiny_instances_need_no_compiler(tmp_path: Path) -> None:
-    """Their kernels run as Python, with the results of compiled ones to the last bit."""
+@pytest.mark.parametrize("without_s", [pytest.param(0.0, marks=pytest.mark.slow), 60.0])
+def test_tiny_instances_need_no_compiler(tmp_path: Path, without_s: float) -> None:
+    """Their kernels run as Python, without numba or with it, with the results of compiled ones to the last bit."""
     names = ["chain8", "knapsack", "layers", "chain8-machines", "chain8-flushed"]
     solved = [planner.solve(planner.load(name)) for name in names]
-    code = _PYTHON_FIRST.format(most_s=60.0)
+    code = _PYTHON_FIRST.format(most_s=60.0, without_s=without_s)
     out = run_python("-c", code, *names, environment={"NUMBA_CACHE_DIR": str(tmp_path)}).splitlines()
-    assert out.pop() == "0" and not list(tmp_path.rglob("*.nbi"))
+    assert out.pop() == f"0 {without_s == 0}" and not list(tmp_path.rglob("*.nbi"))
     for line, result in zip(map(json.loads, out), solved, strict=True):
         assert line[:3] == [result.objective, result.bound, json.loads(json.dumps(result.plan))]
 
@@ -249,11 +249,11 @@ def test_tiny_instances_need_no_compiler(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_takes_long_as_python_is_compiled_and_done_anew(tmp_path: Path) -> None:
     """Whoever listens receives the events of the second run alone."""
-    code = _PYTHON_FIRST.format(most_s=0.0)
+    code = _PYTHON_FIRST.format(most_s=0.0, without_s=0.001)
     out = run_python("-c", code, "layers", environment={"NUMBA_CACHE_DIR": str(tmp_path)}).splitlines()
     result = planner.solve(planner.load("layers"))
     objective, _, plan, events = json.loads(out[0])
-    assert (objective, plan) == (result.objective, json.loads(json.dumps(result.plan))) and int(out[1]) > 1
+    assert (objective, plan) == (result.objective, json.loads(json.dumps(result.plan))) and int(out[1].split()[0]) > 1
     assert events == sorted(events, reverse=True) and events[-1] == objective
 
 
@@ -295,23 +295,25 @@ def test_python_ends_where_its_integers_are_not_the_machines(kind: Any, monkeypa
         python_first.as_python(_Compiled(_loops))(1, 2)
 
 
-def test_an_attempt_that_is_given_up_is_done_anew() -> None:
-    """Not beyond its first seconds, and outside it no kernel begins as Python."""
-    tried = []
+@pytest.mark.parametrize("is_imported", [True, False])
+def test_an_attempt_that_is_given_up_is_done_anew(is_imported: bool, monkeypatch: Any) -> None:
+    """Without numba, then with it; not beyond its first seconds, and outside it no kernel begins as Python."""
+    tried: list[Any] = []
+    monkeypatch.setattr(python_first, "_is_imported", lambda: is_imported or len(tried) > 1)
+    monkeypatch.setattr(python_first._Attempt, "without_s", 1.0)
 
     def work() -> int:
-        tried.append((python_first.goes_on(), python_first._Attempt.left_s))
-        if len(tried) == 1:
+        tried.append((python_first.goes_on(), python_first.without_compiler(), python_first._Attempt.left_s))
+        if python_first.goes_on():
             raise python_first.GivenUpError
         return len(tried)
 
-    assert python_first.python_first(work, 10.0) == 2 and [each[0] for each in tried] == [True, False]
-    assert tried[0][1] == 0.5
+    assert python_first.python_first(work, 10.0) == len(tried)
+    assert tried == [(True, True, 0.5), (True, False, 0.5), (False, False, 0.5)][is_imported:]
 
 
 def test_two_threads_compile_what_was_left_once(monkeypatch: Any) -> None:
     """As where a run is left behind while it compiles, and the next one begins."""
-
     times: list[Any] = []
 
     class Left(SimpleNamespace):
@@ -323,9 +325,9 @@ def test_two_threads_compile_what_was_left_once(monkeypatch: Any) -> None:
             self._can_compile = False
 
     left = Left(_can_compile=True, _compile_for_args=None)
-    monkeypatch.setattr(numba_kernels, "KERNELS", [(left, ())])
+    monkeypatch.setattr(machine_code, "KERNELS", [(left, ())])
     with ThreadPoolExecutor(2) as pool:
-        assert [*pool.map(lambda _: numba_kernels._compile_rest(), range(2)), *times] == [None, None, ()]
+        assert [*pool.map(lambda _: machine_code.complete(), range(2)), *times] == [None, None, ()]
 
 
 def test_masked_arrays_are_refused_and_others_have_numbas_types() -> None:

@@ -128,4 +128,4 @@ def subset(bits, i, j):
     return True
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -321,4 +321,4 @@ def anneal(tables, layout, loads, reorder, blocks, energy, hot, cold, moves, sta
     return energy
 
 
-compile_kernels(__name__)
+compile_kernels()

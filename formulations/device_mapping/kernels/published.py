@@ -102,4 +102,4 @@ def search(tables: Any, scheme: Any, target: Any, most: Any, device: Any, nodes:
     return NONE
 
 
-compile_kernels(__name__)
+compile_kernels()

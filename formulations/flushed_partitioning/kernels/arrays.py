@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from formulations.compiled.array_types import Flags, Floats, Floats2, Floats3, Ints, Ints2, Words2
-from formulations.compiled.numba_kernels import record
 
 
 class ReachedSets(NamedTuple):
@@ -96,10 +95,3 @@ class Behind(NamedTuple):
     span: Floats3
     sync: Floats3
     levels: Floats
-
-
-REACHED_SETS = record(ReachedSets)
-FILLING = record(Filling)
-POOL = record(Pool)
-STAGES = record(Stages)
-BEHIND = record(Behind)

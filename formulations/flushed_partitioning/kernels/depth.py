@@ -23,8 +23,8 @@ from formulations.compiled.numba_kernels import (
     inner,
     kernel,
 )
-from formulations.flushed_partitioning.kernels.arrays import FILLING, POOL, REACHED_SETS
-from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.flushed_partitioning.kernels.arrays import Filling, Pool, ReachedSets
+from formulations.stage_partitioning.kernels.arrays import Scratch
 from formulations.stage_partitioning.kernels.labels import (
     NO_DEVICES,
     UNKNOWN,
@@ -34,6 +34,7 @@ from formulations.stage_partitioning.kernels.labels import (
     saving_cost,
     search_choice,
 )
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 
 #: What `extend` returns instead of a number of labels.
 HALTED, FULL = -2, -3
@@ -47,8 +48,8 @@ _NOISE = 1e-11
 _ONE: Any = np.uint64(1)
 
 
-@kernel(PROFILE, LATTICE, REACHED_SETS, FILLING, FLOAT, INT, FLOATS, FLOATS, INT, FLOATS, TRUTH, INTS, POOL, INTS, INTS,
-        INT, INT, INT, INT, INT, INT, INTS, SCRATCH, INTS, FLAG)  # fmt: skip
+@kernel(Profile, Lattice, ReachedSets, Filling, FLOAT, INT, FLOATS, FLOATS, INT, FLOATS, TRUTH, INTS, Pool, INTS, INTS,
+        INT, INT, INT, INT, INT, INT, INTS, Scratch, INTS, FLAG)  # fmt: skip
 def extend(profile, lattice, sets, filling, T, whole, sync, near, machine, most_sync, plain, head, pool, rest, useful,
            first_row, last_row, first_later, last_later, part, parts, places, scratch, stats, flag):  # fmt: skip
     """Every label of later downsets that no other one beats, by stages from these rows whose steps take at most T.
@@ -412,4 +413,4 @@ def _extra_cost(profile, lattice, scratch, q, i, j, y, needed, stats):
                        scratch.members, scratch.rise, scratch.saving)  # fmt: skip
 
 
-compile_kernels(__name__)
+compile_kernels()

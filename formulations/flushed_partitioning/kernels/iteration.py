@@ -15,10 +15,11 @@ from formulations.compiled.numba_kernels import (
     inner,
     kernel,
 )
-from formulations.flushed_partitioning.kernels.arrays import BEHIND, STAGES
+from formulations.flushed_partitioning.kernels.arrays import Behind, Stages
 from formulations.flushed_partitioning.kernels.depth import _least_time, _weight
-from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.stage_partitioning.kernels.arrays import Scratch
 from formulations.stage_partitioning.kernels.labels import boundary
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 
 #: Times that differ by less are equal.
 _NOISE = 1e-12
@@ -26,7 +27,7 @@ _NOISE = 1e-12
 _FORWARD, _BACKWARD = 1 / 3, 2 / 3
 
 
-@kernel(PROFILE, LATTICE, SCRATCH, INT, INTS, FLOAT, FLOATS3, INTS, FLAG)
+@kernel(Profile, Lattice, Scratch, INT, INTS, FLOAT, FLOATS3, INTS, FLAG)
 def least_times(profile, lattice, scratch, q, ys, most, found, stats, flag):
     """``found[x, i, j]``: `least_time` of every stage with ``ys[x]`` in flight (ascending); False if stopped.
 
@@ -61,7 +62,7 @@ def least_times(profile, lattice, scratch, q, ys, most, found, stats, flag):
     return True
 
 
-@kernel(PROFILE, LATTICE, SCRATCH, INT, INT, INT, INT, FLOAT, INTS, FLAG)
+@kernel(Profile, Lattice, Scratch, INT, INT, INT, INT, FLOAT, INTS, FLAG)
 def least_time(profile, lattice, scratch, q, i, j, y, most, stats, flag):
     """The least time of stage j minus i for a micro-batch at the q-th t, with y of them in flight.
 
@@ -84,7 +85,7 @@ def _least_of_stage(profile, lattice, scratch, q, i, j, y, most, stats, flag):
     return np.inf if time > most else time
 
 
-@kernel(PROFILE, LATTICE, FLOATS, FLOATS2, FLOATS3)
+@kernel(Profile, Lattice, FLOATS, FLOATS2, FLOATS3)
 def stage_tables(profile, lattice, least, heads, weights):
     """``heads[i, j]``: the most of ``least`` of nodes in front of stage j minus i with an edge into it.
 
@@ -135,7 +136,7 @@ def _in_flight(stages, a, s, i):
     return min(m, y), y
 
 
-@kernel(STAGES, BEHIND, FLOAT, FLAG)
+@kernel(Stages, Behind, FLOAT, FLAG)
 def fill_behind(stages, behind, most, flag):
     """The tables of what is behind a stage (`Behind`), of plans that take at most ``most``; False if stopped."""
     trip, span, sync, levels = behind
@@ -184,7 +185,7 @@ def fill_behind(stages, behind, most, flag):
     return True
 
 
-@kernel(STAGES, BEHIND, INT, INT, INT, FLOATS, FLOATS3, FLOATS3, FLOATS3)
+@kernel(Stages, Behind, INT, INT, INT, FLOATS, FLOATS3, FLOATS3, FLOATS3)
 def branch(stages, behind, j, s, n, begun, times, owns, bounds):
     """``bounds[q, a, i]``: the least time of plans of which stage j minus i is the next one, of the a-th degree.
 
@@ -219,4 +220,4 @@ def branch(stages, behind, j, s, n, begun, times, owns, bounds):
                     bounds[q, a, i] = min(bounds[q, a, i], whole)
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from formulations.compiled.array_types import Flags, Floats, Floats2, Ints, Shorts
-from formulations.compiled.numba_kernels import record
 
 
 class Links(NamedTuple):
@@ -44,7 +43,3 @@ class Arcs(NamedTuple):
     degree: Shorts
     tensor: Shorts
     size: Ints
-
-
-LINKS = record(Links)
-ARCS = record(Arcs)

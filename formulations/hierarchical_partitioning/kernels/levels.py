@@ -21,10 +21,11 @@ from formulations.compiled.numba_kernels import (
     inner,
     kernel,
 )
-from formulations.hierarchical_partitioning.kernels.arrays import LINKS
+from formulations.hierarchical_partitioning.kernels.arrays import Links
 from formulations.hierarchical_partitioning.kernels.machines import CRUDE, PRECISE
-from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH, SWAP_ORDERS
+from formulations.stage_partitioning.kernels.arrays import Scratch, SwapOrders
 from formulations.stage_partitioning.kernels.published import STOPPED, stage_tps
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 
 
 @inner(counted=False)
@@ -34,7 +35,7 @@ def _begin(start, best):
     best[start, :, 0] = 0.0
 
 
-@kernel(PROFILE, LATTICE, LINKS, FLOAT, INT, SWAP_ORDERS, SCRATCH, INTS2, FLOATS2, INT, INT, FLOATS3, FLAG,
+@kernel(Profile, Lattice, Links, FLOAT, INT, SwapOrders, Scratch, INTS2, FLOATS2, INT, INT, FLOATS3, FLAG,
         counted=False)  # fmt: skip
 def split_machine(profile, lattice, links, capacity, rule, orders, scratch, column, times, start, b, best, flag):
     """Level 1: ``best`` for the devices of one machine; False if stopped.
@@ -105,4 +106,4 @@ def _improve(best, i, j, devices, x, degrees, time):
             best[j, k, x + degrees] = before
 
 
-compile_kernels(__name__)
+compile_kernels()

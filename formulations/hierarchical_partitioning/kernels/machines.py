@@ -21,9 +21,10 @@ from formulations.compiled.numba_kernels import (
     inner,
     kernel,
 )
-from formulations.hierarchical_partitioning.kernels.arrays import ARCS, LINKS
-from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.hierarchical_partitioning.kernels.arrays import Arcs, Links
+from formulations.stage_partitioning.kernels.arrays import Scratch
 from formulations.stage_partitioning.kernels.labels import first_degree, new_slot, saving_cost, search_choice
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 
 #: No label.
 NOTHING = 1 << 30
@@ -121,7 +122,7 @@ def _list_stages(profile, lattice, links, arcs, i, d2, behind, limit, scratch, s
     return True
 
 
-@kernel(PROFILE, LATTICE, LINKS, ARCS, INT, INT, INT, INT, FLOAT, INT, SHORTS2, SHORTS3, SCRATCH, INTS, FLAG,
+@kernel(Profile, Lattice, Links, Arcs, INT, INT, INT, INT, FLOAT, INT, SHORTS2, SHORTS3, Scratch, INTS, FLAG,
         counted=False)  # fmt: skip
 def split_machine(profile, lattice, links, arcs, start, d2, b, behind, T, farthest, reach, back, scratch, stats,
                   flag):  # fmt: skip
@@ -179,4 +180,4 @@ def split_machine(profile, lattice, links, arcs, start, d2, b, behind, T, farthe
     return tight
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -21,9 +21,10 @@ from formulations.compiled.numba_kernels import (
     inner,
     kernel,
 )
-from formulations.hierarchical_partitioning.kernels.arrays import ARCS, LINKS
+from formulations.hierarchical_partitioning.kernels.arrays import Arcs, Links
 from formulations.hierarchical_partitioning.kernels.machines import NOTHING, PRECISE, split_machine
-from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.stage_partitioning.kernels.arrays import Scratch
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 
 #: Relative slack of the test at T, so that a plan of exactly T is found in spite of float noise in prefix sums.
 NOISE = 1e-11
@@ -41,7 +42,7 @@ def count_pairs(bits, starts):
     starts[bits.shape[0]] = total
 
 
-@kernel(LATTICE, FLOATS, FLOATS2, SHORTS, FLOATS2, FLOATS)
+@kernel(Lattice, FLOATS, FLOATS2, SHORTS, FLOATS2, FLOATS)
 def fill_pairs(lattice, cut, volume, larger, base, crossed):
     """For every pair: j (``larger``), the least boundary time by q (``base``, times d), bytes across (``crossed``)."""
     bits, entering, leaving, z = lattice.bits, lattice.entering, lattice.leaving, 0
@@ -101,7 +102,7 @@ def _machines_for(work, machine):
     return np.int64(min(max(1.0, np.ceil(work / machine * (1 - 1e-12) - 1e-9)), NOTHING)) if machine > 0 else NOTHING
 
 
-@kernel(PROFILE, LATTICE, LINKS, FLOAT, SHORTS2, SHORTS3, INTS, INTS, SHORTS2, SHORTS3, ARCS, SCRATCH, INTS, FLAG)
+@kernel(Profile, Lattice, Links, FLOAT, SHORTS2, SHORTS3, INTS, INTS, SHORTS2, SHORTS3, Arcs, Scratch, INTS, FLAG)
 def threshold_test(profile, lattice, links, T, labels, back, rest, ends, reach, inner_back, arcs, scratch, stats,
                    flag):  # fmt: skip
     """Is there a plan with every superstage's time <= T?
@@ -193,4 +194,4 @@ def _extend(links, i, d2, K1, K2, S, label_s, label_m, first, last, ends, num_en
     return -1
 
 
-compile_kernels(__name__)
+compile_kernels()

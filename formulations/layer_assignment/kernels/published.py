@@ -68,4 +68,4 @@ def assign(sums: Any, rank: Any, cut: Any, weight: Any, forgets: Any, back: Any,
     return before[num_layers, 0]
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -233,4 +233,4 @@ def below(
     )  # fmt: skip
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -163,4 +163,4 @@ def least_end(lines: Any, most: Any, width: Any, before: Any, begins: Any) -> An
     return best, last
 
 
-compile_kernels(__name__)
+compile_kernels()

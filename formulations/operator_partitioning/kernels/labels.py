@@ -358,4 +358,4 @@ def _taller(values, size):
     return taller
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -165,4 +165,4 @@ def keeps(room, from_end, rules):
     return room >= kept
 
 
-compile_kernels(__name__)
+compile_kernels()

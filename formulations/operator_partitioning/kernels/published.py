@@ -89,4 +89,4 @@ def fill_table(rows, graph, counts, rules, ceiling, least, best, before, flag):
     return steps
 
 
-compile_kernels(__name__)
+compile_kernels()

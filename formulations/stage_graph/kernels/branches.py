@@ -319,4 +319,4 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
     return int(least[-1])
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -70,4 +70,4 @@ def place_levels(start: Any, level: Any, after: Any, pack: Any, least: Any, pick
     return True
 
 
-compile_kernels(__name__)
+compile_kernels()

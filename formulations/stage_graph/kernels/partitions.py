@@ -295,4 +295,4 @@ def next_partition(model: Any, state: Any, flag: Any) -> int:
                 even[level, branch[u]] = 0
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -198,4 +198,4 @@ def cell(moves: Any, stages: Any, cells: Any, target: float, memory: float, s: i
     return _cell(moves, stages, cells, target, memory, s, ZERO, len(stages.micro), d, ZERO, flag)
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -238,4 +238,4 @@ def exactly(transitions: Any, stages: Any, by_memory: bool, best: Any, flag: Any
     return looked
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -85,4 +85,4 @@ def makespan(
     return longest
 
 
-compile_kernels(__name__)
+compile_kernels()

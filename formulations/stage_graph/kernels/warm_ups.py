@@ -172,4 +172,4 @@ def _least(fewest: Any, most: Any, model: Any) -> float:
     return longest
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -3,8 +3,6 @@
 from typing import NamedTuple
 
 from formulations.compiled.array_types import Floats, Floats2, Floats3, Ints, Ints2, Shorts, Shorts2, Shorts3, Words2
-from formulations.compiled.numba_kernels import record
-from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 
 
 class Scratch(NamedTuple):
@@ -72,10 +70,3 @@ class SwapOrders(NamedTuple):
     owner: Shorts3
     rise: Floats3
     saving: Floats3
-
-
-PROFILE = record(Profile)
-LATTICE = record(Lattice)
-SCRATCH = record(Scratch)
-CALL_SCRATCH = record(CallScratch)
-SWAP_ORDERS = record(SwapOrders)

@@ -7,13 +7,14 @@ import numpy as np
 
 from formulations.compiled.kernels.bitsets import subset
 from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS3, INT, INTS, STOPPED, compile_kernels, inner, kernel
-from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.stage_partitioning.kernels.arrays import Scratch
 from formulations.stage_partitioning.kernels.labels import boundary
 from formulations.stage_partitioning.kernels.stage import assemble
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 from formulations.tmpc_knapsack.kernels.search import solve_arrays
 
 
-@kernel(PROFILE, LATTICE, FLOAT, FLOAT, FLOATS3, INT, INT, INT, INT, INT, INT, SCRATCH, INTS, FLAG,
+@kernel(Profile, Lattice, FLOAT, FLOAT, FLOATS3, INT, INT, INT, INT, INT, INT, Scratch, INTS, FLAG,
         error_model="python")  # fmt: skip
 def fill(profile, lattice, capacity, floor, table, first, last, first_later, last_later, part, parts, scratch, stats,
          flag):  # fmt: skip
@@ -129,4 +130,4 @@ def _least_cost(profile, lattice, capacity, q, i, j, index, in_flight, scratch, 
                         scratch.choice[:m], flag)  # fmt: skip
 
 
-compile_kernels(__name__)
+compile_kernels()

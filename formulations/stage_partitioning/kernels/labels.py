@@ -22,8 +22,9 @@ from formulations.compiled.numba_kernels import (
     inner,
     kernel,
 )
-from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.stage_partitioning.kernels.arrays import Scratch
 from formulations.stage_partitioning.kernels.stage import assemble
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 from formulations.tmpc_knapsack.kernels.decision import decide, ratio_order
 
 #: No label: more devices than any cluster has.
@@ -157,7 +158,7 @@ def first_degree(degrees, resync, index, base, weight, limit):
     return index
 
 
-@kernel(PROFILE, LATTICE, FLOAT, INTS, INTS, INT, INT, INT, INT, INT, INT, counted=False)
+@kernel(Profile, Lattice, FLOAT, INTS, INTS, INT, INT, INT, INT, INT, INT, counted=False)
 def rest_of_rows(profile, lattice, limit, rest, useful, first, last, begin, end, part, parts):
     """``rest[i]``: a lower bound on the devices for all nodes outside downset i in stages of time <= ``limit``.
 
@@ -233,8 +234,8 @@ def _devices_for(work, limit):
     return np.int64(min(max(1.0, np.ceil(work / limit * (1 - 1e-12) - 1e-9)), NO_DEVICES)) if limit > 0 else NO_DEVICES
 
 
-@kernel(PROFILE, LATTICE, FLOAT, TRUTH, TRUTH, INTS, INTS, SHORTS2, SHORTS2, HALVES2, SHORTS2, INT, INT, INT, INT, INT,
-        INT, SCRATCH, INTS, FLAG, counted=False)  # fmt: skip
+@kernel(Profile, Lattice, FLOAT, TRUTH, TRUTH, INTS, INTS, SHORTS2, SHORTS2, HALVES2, SHORTS2, INT, INT, INT, INT, INT,
+        INT, Scratch, INTS, FLAG, counted=False)  # fmt: skip
 def extend(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set, back_q, back_d, first_row, last_row,
            first_later, last_later, part, parts, scratch, stats, flag):  # fmt: skip
     """Stages of time <= T from the downsets ``useful[first_row:last_row]`` to ``useful[first_later:last_later]``.
@@ -424,4 +425,4 @@ def search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag
     return decide(m, scratch.start, scratch.cost, scratch.memory, profile.memory, budget, scratch.choice, flag)
 
 
-compile_kernels(__name__)
+compile_kernels()

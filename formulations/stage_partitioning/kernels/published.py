@@ -19,9 +19,10 @@ from formulations.compiled.numba_kernels import (
     inner,
     kernel,
 )
-from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH, SWAP_ORDERS
+from formulations.stage_partitioning.kernels.arrays import Scratch, SwapOrders
 from formulations.stage_partitioning.kernels.labels import NOISE, boundary, first_degree, saving_order
 from formulations.stage_partitioning.kernels.stage import assemble
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 from formulations.tmpc_knapsack.kernels.published import rerank, sort_once, truncating
 from formulations.tmpc_knapsack.kernels.search import solve_arrays
 
@@ -65,7 +66,7 @@ def _plus(cost, rises, slot, count):
     return cost if count >= 0 else np.inf
 
 
-@kernel(PROFILE, LATTICE, FLOAT, INT, INT, INT, INT, INT, INT, SWAP_ORDERS, SCRATCH, TRUTH, FLAG, counted=False)
+@kernel(Profile, Lattice, FLOAT, INT, INT, INT, INT, INT, INT, SwapOrders, Scratch, TRUTH, FLAG, counted=False)
 def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order, scratch, choose, flag):
     """TPS(S, t, d, s) of stage S = j minus i: time per sample with TMPCs chosen by ``rule``; inf if none fits.
 
@@ -102,7 +103,7 @@ def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order
     return STOPPED if flag[0] != 0 else found / d
 
 
-@kernel(PROFILE, SWAP_ORDERS)
+@kernel(Profile, SwapOrders)
 def swap_orders(profile, order):
     """Fill ``order``: for every degree whose nodes have at most two TMPCs, the swaps by ratio, for every y."""
     for q in range(len(profile.tp_degrees)):
@@ -112,8 +113,8 @@ def swap_orders(profile, order):
             order.length[q, y] = saving_order(profile, q, y, order.owner[q, y], order.rise[q, y], order.saving[q, y])
 
 
-@kernel(PROFILE, LATTICE, FLOAT, INT, FLOAT, INTS, INTS, INTS, FLOATS, INTS, INTS, SHORTS2, SWAP_ORDERS, INT, INT, INT,
-        INT, INT, INT, SCRATCH, INTS, FLAG, counted=False)  # fmt: skip
+@kernel(Profile, Lattice, FLOAT, INT, FLOAT, INTS, INTS, INTS, FLOATS, INTS, INTS, SHORTS2, SwapOrders, INT, INT, INT,
+        INT, INT, INT, Scratch, INTS, FLAG, counted=False)  # fmt: skip
 def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, table, smallest, largest, fewest, order,
                first_row, last_row, first_later, last_later, part, parts, scratch, stats, flag):  # fmt: skip
     """dp[D][k][s] for all downsets D, as far as plans of time <= ``cutoff`` need it.
@@ -200,7 +201,7 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
     return 0
 
 
-@kernel(PROFILE, LATTICE, FLOAT, INT, INTS, INTS, INTS, FLOATS, SWAP_ORDERS, INT, INT, INT, INTS, SCRATCH, FLAG)
+@kernel(Profile, Lattice, FLOAT, INT, INTS, INTS, INTS, FLOATS, SwapOrders, INT, INT, INT, INTS, Scratch, FLAG)
 def find_origin(profile, lattice, capacity, rule, low, width, offset, table, order, j, k, s, found, scratch, flag):
     """``found``: the first (D', position of t, position of d) that gives dp[j][k][s] its value; False: none does."""
     degrees, tp = profile.dp_degrees, profile.tp_degrees
@@ -251,4 +252,4 @@ def _update(table, to, behind, end, tps, falling):
             mine[k] = min(mine[k], max(before[k], tps)) + 0.0
 
 
-compile_kernels(__name__)
+compile_kernels()

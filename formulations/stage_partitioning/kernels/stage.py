@@ -5,7 +5,7 @@ Source: Piper, sections 3.5 and 4 ("TPS of a fixed configuration").
 
 from formulations.compiled.kernels.bitsets import has
 from formulations.compiled.numba_kernels import FLOATS, INT, INTS, WORDS2, compile_kernels, inner, kernel
-from formulations.stage_partitioning.kernels.arrays import PROFILE
+from formulations.stage_partitioning.kernels.tables import Profile
 
 
 @inner(counted=False)
@@ -18,7 +18,7 @@ def _has_any(profile, bits, i, j, h):
     return False
 
 
-@kernel(PROFILE, WORDS2, INT, INT, INT, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS, counted=False)
+@kernel(Profile, WORDS2, INT, INT, INT, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS, counted=False)
 def assemble(profile, bits, q, i, j, nodes, start, base, weight, per_microbatch, static):
     """Nodes of stage j minus i and the options of each: time with boundary transfers, weight, memory a and b.
 
@@ -52,4 +52,4 @@ def assemble(profile, bits, q, i, j, nodes, start, base, weight, per_microbatch,
     return m
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -24,8 +24,9 @@ from formulations.compiled.numba_kernels import (
     inner,
     kernel,
 )
-from formulations.stage_partitioning.kernels.arrays import CALL_SCRATCH, LATTICE, PROFILE
+from formulations.stage_partitioning.kernels.arrays import CallScratch
 from formulations.stage_partitioning.kernels.stage import assemble
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 from formulations.tmpc_knapsack.kernels.published import rerank, sort_once, truncating
 from formulations.tmpc_knapsack.kernels.relaxation import MEMORY_SLACK
 from formulations.tmpc_knapsack.kernels.search import solve_arrays
@@ -67,7 +68,7 @@ def _last_fitting(m, capacity, most, lightest, scratch):
     return low
 
 
-@kernel(PROFILE, WORDS2, INT, INT, INT, INT, INT, CALL_SCRATCH, error_model="python")
+@kernel(Profile, WORDS2, INT, INT, INT, INT, INT, CallScratch, error_model="python")
 def open_call(profile, bits, q, i, j, index, m, scratch):
     """Costs of a call's options: their shares of the stage's time per sample, written to ``scratch.cost``.
 
@@ -82,7 +83,7 @@ def open_call(profile, bits, q, i, j, index, m, scratch):
 
 
 @kernel(
-    PROFILE, LATTICE, FLOAT, FLOATS2, INTS, INT, INT, TRUTH, INT, INTS, INTS2, INTS, CALL_SCRATCH, error_model="python"
+    Profile, Lattice, FLOAT, FLOATS2, INTS, INT, INT, TRUTH, INT, INTS, INTS2, INTS, CallScratch, error_model="python"
 )
 def pick(profile, lattice, capacity, heavy, last_y, first, last, nontrivial, seen, ordinals, found, counts, scratch):
     """Write the origins (i, j, q, index of d, y) of the instances numbered ``ordinals`` (ascending) to ``found``.
@@ -156,7 +157,7 @@ def _same_stage(m, one, other):
     return True
 
 
-@kernel(PROFILE, WORDS2, INTS2, INTS2, INTS, CALL_SCRATCH, CALL_SCRATCH, error_model="python")
+@kernel(Profile, WORDS2, INTS2, INTS2, INTS, CallScratch, CallScratch, error_model="python")
 def twins(profile, bits, origins, groups, table, scratch, other):
     """``groups[g]`` are the first row of a stage (i, j, q) in ``origins`` and that of an equal stage before it, or -1.
 
@@ -187,7 +188,7 @@ def twins(profile, bits, origins, groups, table, scratch, other):
     return count
 
 
-@kernel(PROFILE, LATTICE, FLOAT, INTS2, INTS2, TRUTHS, FLOATS2, CALL_SCRATCH, FLAG, error_model="python")
+@kernel(Profile, Lattice, FLOAT, INTS2, INTS2, TRUTHS, FLOATS2, CallScratch, FLAG, error_model="python")
 def compare(profile, lattice, capacity, origins, groups, use, gaps, scratch, flag):
     """Solve the instances ``origins`` exactly and by every rule in ``use``; ``gaps[rule, r]`` is how far it is off.
 
@@ -232,4 +233,4 @@ def compare(profile, lattice, capacity, origins, groups, use, gaps, scratch, fla
             gaps[rule, r] = gap
 
 
-compile_kernels(__name__)
+compile_kernels()

@@ -313,4 +313,4 @@ def _follows(v, w, first, option, cost, memory):
     return True
 
 
-compile_kernels(__name__)
+compile_kernels()

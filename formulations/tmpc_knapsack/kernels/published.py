@@ -139,4 +139,4 @@ def sort_once(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out
     return chosen_sum(node_start, time, choice_out)
 
 
-compile_kernels(__name__)
+compile_kernels()

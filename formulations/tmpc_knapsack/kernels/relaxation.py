@@ -204,4 +204,4 @@ def relax(time: Any, memory: Any, start: Any, option: Any, limit: Any, base: Any
     return price
 
 
-compile_kernels(__name__)
+compile_kernels()

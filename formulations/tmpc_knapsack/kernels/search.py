@@ -310,4 +310,4 @@ def solve_arrays(node_start: Any, time: Any, memory: Any, capacity: Any, choice_
     return search(node_start, time, memory, capacity, EXACT_GAP, choice_out, flag, np.empty(3))
 
 
-compile_kernels(__name__)
+compile_kernels()

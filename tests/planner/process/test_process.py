@@ -100,7 +100,7 @@ def test_a_bug_shows_its_traceback_and_is_no_exit_code_of_ours(problem: Problem)
         ("--help", "numpy numba pydantic ortools pyomo networkx formulations.stage_partitioning importlib.metadata"),
         (
             "solve chain8 --quiet",
-            "ortools pyomo networkx numpy.ma vl_convert pydantic numba.np.arrayobj formulations.mesh_tiling",
+            "ortools pyomo networkx numpy.ma vl_convert pydantic numba llvmlite formulations.mesh_tiling",
         ),
     ],
     2,

@@ -17,7 +17,7 @@ from counting import Counting
 from load import allowed_s
 from numba import njit
 
-import formulations.compiled.numba_kernels
+import formulations.compiled.machine_code
 import planner
 from formulations.contract.family import Answer, Lazy, lazy
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
