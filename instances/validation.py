@@ -19,7 +19,9 @@ Noun = TypeVar("Noun")
 Record = TypeVar("Record", bound=BaseModel)
 
 
-class _Header(BaseModel):
+class Header(BaseModel):
+    """What files of instances and plans begin with."""
+
     schema_version: Version = 1
 
 
@@ -79,7 +81,7 @@ def read_keys(kind: type, content: Any, where: str, names: Mapping[str, str] | N
     """
     record = record_of(kind)
     if problem := form_of(kind).problem:
-        read_record(_Header, content, where)
+        read_record(Header, content, where)
         expect(content.get("problem", problem) == problem, where, "problem", content.get("problem"), problem)
         content = {name: value for name, value in content.items() if name not in ("problem", "schema_version")}
     return dict(vars(read_fields(record, content, where, names)))

@@ -28,8 +28,10 @@ def exchange(
     """
 
     def plan_from_json(instance: Any, content: Any, where: str = "plan") -> Any:
-        from instances.validation import read_fields  # imports pydantic, which only files need
+        from instances.validation import Header, read_fields, read_record  # imports pydantic, which only files need
 
+        if isinstance(content, dict):
+            read_record(Header, content, where)
         return built(instance, read_fields(kind, content, where, extra="ignore"), where)
 
     def plan_to_json(instance: Any, plan: Any) -> dict[str, Any]:

@@ -109,6 +109,8 @@ def test_a_result_is_saved_and_shown(tmp_path: Path) -> None:
     planner.save(result, tmp_path / "result.json")
     saved = json.loads((tmp_path / "result.json").read_text())
     assert planner.check(instance, saved["plan"]).objective == result.objective
+    with pytest.raises(InstanceError, match="schema_version is 2; expected 1"):
+        planner.check(instance, {**saved["plan"], "schema_version": 2})
     records = result.to_records()
     assert [record["nodes"] for record in records] == [stage["nodes"] for stage in saved["plan"]["stages"]]
     assert replace(result, plan=None).to_records() == []
