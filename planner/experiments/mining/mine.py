@@ -218,12 +218,12 @@ def mine(
     assert space is not None
     found = space()
     genes = found.genes(_limits(found, most or {}))
+    held = _domains(found, domains or {})
     enough = 1.0 if loss == NO_PLAN else None if loss is None else max(float(loss), 2 * OPTIMAL_GAP)
     with compiling(notice), idle.kept():
         for each in (pair.method, pair.reference):
             each.load()
         run = _Run(pair, limits, count, loss == NO_PLAN, listen)
-        held = _domains(found, domains or {})
         search = LossSearch(genes, held, run.score, run.used_share, Random(limits.seed), enough)
         if not search.any_in_domain():
             names = ", ".join([*(f"{name}={value}" for name, value in (most or {}).items()), *(domains or {})])
