@@ -27,8 +27,6 @@ _FIRST_LEVELS, _FIRST_TRIES, _TRIES = 2, 12, 60
 _SMALL, _LAST_SHARE = 32, 0.4
 #: Seconds of computing in which a model has to find a better plan, or there is more annealing first.
 _IMPROVE_S = 20.0
-#: Whose proof it is where models close the gap.
-_MODELS = "cpsat"
 #: How often a thread looks whether it should go on, in seconds.
 _POLL_S = 0.05
 
@@ -37,11 +35,12 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     """The best plan and bound; proved where they meet."""
     if watch.stopped():
         return Answer(stop=watch.why())
-    models = begin(instance, limits, watch, _MODELS)
+    models = begin(instance, limits, watch, prover="cpsat")
     if limits.threads > 1:
         with _beside(models, None, lambda part: _improve(models, limits, part)):
             found = raise_bound(models)
-            _close(models, alone=False)
+            for decide in models.choose().values():
+                close(models.gap, decide, alone=False)
             _anneal_last(models, limits)
     else:
         many = instance.num_devices > _SMALL
@@ -50,14 +49,10 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
             _anneal(models, limits, first_s, levels=1)
         found = raise_bound(models)
         _anneal(models, limits, first_s)
-        _close(models, alone=True)
+        for decide in models.choose().values():
+            close(models.gap, decide)
         _anneal_last(models, limits)
     return answer(models, watch.why(Stop.COMPLETED), found)
-
-
-def _close(models: TargetModels, alone: bool) -> None:
-    for decide in models.choose().values():
-        close(models.gap, decide, alone)
 
 
 def _improve(models: TargetModels, limits: Limits, part: Watch) -> None:

@@ -23,14 +23,14 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.device_mapping.annealing.baselines import RANDOM_MAPPINGS, at_random, pipeline_major, stage_major
-from formulations.device_mapping.data.arrays import arrays
-from formulations.device_mapping.data.costs import plan_of, safe, single_bound, tables
+from formulations.device_mapping.data.arrays import arrays, plan_of
+from formulations.device_mapping.data.costs import safe, single_bound, tables
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.kernels import published
@@ -51,8 +51,6 @@ ORDERS = ("auto", "replica-major", "stage-major", "longest-ring-first")
 DEVICE_ORDERS = ("adjacent", "number")
 #: What is settled together is assigned together; Table 2 does not decide it (findings, Parmesan, section 5).
 ORDER, DEVICE_ORDER = ORDERS[0], DEVICE_ORDERS[0]
-#: Seconds between checks whether a search should end.
-_POLL_S = 0.02
 
 
 def solve(
@@ -79,11 +77,12 @@ def solve(
     count = targets or limits.threads
     for _ in _batches(state, inner, watch, PROOF_PRECISION if is_proof else PRECISION, count):
         pass
+    cut_off = f"{state.timed_out} of {state.searches} searches were cut off and count as not found"
     return Answer(
         plan=state.plan,
         bound=state.proved,
         stop=watch.why(Stop.COMPLETED),
-        reason=state.assumption(),
+        reason=f"{cut_off}, which is no proof" if state.timed_out else "",
         stats={
             "searches": state.searches,
             "searches_timed_out": state.timed_out,
@@ -153,11 +152,9 @@ class _Interval:
     def __init__(self, instance: DeviceMapping, watch: Watch, seed: int) -> None:
         self._watch = watch
         rng = random.Random(seed)
-        starts = [stage_major(instance), pipeline_major(instance)]
-        self.plan, self.high = starts[0], evaluate(instance, starts[0])
-        for _ in range(RANDOM_MAPPINGS):
-            starts.append(at_random(instance, rng))
-        for plan in starts:
+        self.plan = stage_major(instance)
+        self.high = evaluate(instance, self.plan)
+        for plan in (pipeline_major(instance), *(at_random(instance, rng) for _ in range(RANDOM_MAPPINGS))):
             if watch.stopped():
                 break
             seconds = evaluate(instance, plan)
@@ -185,12 +182,6 @@ class _Interval:
         if self.proved > before:
             self._watch.bound(self.proved)
 
-    def assumption(self) -> str:
-        """How much of the lower end of the interval is no proof."""
-        if not self.timed_out:
-            return ""
-        return f"{self.timed_out} of {self.searches} searches were cut off and count as not found, which is no proof"
-
 
 class _Searcher:
     """Algorithm 2 for one instance, callable from several threads."""
@@ -215,43 +206,17 @@ class _Searcher:
 
     def find(self, target: float) -> Outcome:
         """Search for a mapping that meets the target."""
-        device, tried, flag = (
-            np.empty(len(self._table.slowness), np.int64),
-            np.zeros(1, np.int64),
-            np.zeros(1, np.uint8),
-        )
-        with _clock(self._timeout, self._watch, flag):
+        device, tried = np.empty(len(self._table.slowness), np.int64), np.zeros(1, np.int64)
+        part = self._watch.part(self._timeout, silent=True)
+        with alarm(part):
+            flag = np.frombuffer(part.flag, np.uint8)
             found = published.search(self._table, self._scheme, target, self._most, device, tried, flag)
         with self._lock:
             self.tried += int(tried[0])
         if found != published.FOUND:
             return Outcome(target, None, np.inf, found == published.NONE, self._exhaustive)
-        plan = plan_of(device, self._table.replicas)
+        plan = plan_of(device.reshape(-1, self._table.replicas))
         return Outcome(target, plan, evaluate(self._instance, plan), True)
-
-
-class _clock:  # noqa: N801 (read as a statement)
-    """Raises a search's flag when its time is up or the watch says so; checks in short intervals."""
-
-    def __init__(self, timeout: float | None, watch: Watch, flag: Any) -> None:
-        self._timeout, self._watch, self._flag = timeout, watch, flag
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        began = self._watch.elapsed_s()
-        while not self._over.wait(_POLL_S):
-            late = self._timeout is not None and self._watch.elapsed_s() - began >= self._timeout
-            if late or self._watch.stopped():
-                self._flag[0] = 1
-                return
 
 
 def _targets(low: float, high: float, count: int) -> list[float]:

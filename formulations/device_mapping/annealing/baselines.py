@@ -37,12 +37,12 @@ def at_random(instance: DeviceMapping, rng: random.Random) -> Mapping:
 
 def solve_consecutive(instance: DeviceMapping, _limits: Limits, watch: Watch) -> Answer[Mapping]:
     """Consecutive mapping."""
-    return _answer(instance, watch, stage_major(instance))
+    return report(instance, watch, stage_major(instance))
 
 
 def solve_pipeline_first(instance: DeviceMapping, _limits: Limits, watch: Watch) -> Answer[Mapping]:
     """Consecutive mapping with the stages of a replica together."""
-    return _answer(instance, watch, pipeline_major(instance))
+    return report(instance, watch, pipeline_major(instance))
 
 
 def solve_random(
@@ -62,6 +62,7 @@ def solve_random(
     return Answer(plan=best, stop=watch.why(Stop.COMPLETED))
 
 
-def _answer(instance: DeviceMapping, watch: Watch, plan: Mapping) -> Answer[Mapping]:
+def report(instance: DeviceMapping, watch: Watch, plan: Mapping) -> Answer[Mapping]:
+    """The answer of one mapping, which the watch has."""
     watch.plan(plan, evaluate(instance, plan))
     return Answer(plan=plan, stop=Stop.COMPLETED)

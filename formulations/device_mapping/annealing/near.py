@@ -16,8 +16,8 @@ from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.device_mapping.annealing import stage_by_stage
 from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
-from formulations.device_mapping.data.arrays import arrays
-from formulations.device_mapping.data.costs import plan_of, single_bound, tables
+from formulations.device_mapping.data.arrays import arrays, plan_of
+from formulations.device_mapping.data.costs import single_bound, tables
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.kernels import annealing
@@ -101,11 +101,11 @@ def first_mapping(instance: DeviceMapping, table: Tables, seed: int, watch: Watc
                 inside = tuple(map(tuple, bandwidth[np.ix_(own, own)].tolist()))
                 orders.append(ringed(replace(alone, stages=(stage,), bandwidth_bytes_per_s=inside))[0])
             rows += [np.take_along_axis(devices, np.array(each), 1) for each in (orders, orders[:1] * len(devices))]
-        plans += [plan_of(_turned(table, found).ravel(), instance.replicas) for found in rows]
+        plans += [plan_of(_turned(table, found)) for found in rows]
     if table.links and len(table.other):
         numbers, best = arrays(instance), min(evaluate(instance, plan) for plan in plans)
         found = stage_by_stage.search(numbers, single_bound(numbers), best, seed, watch.stopped)
-        plans += [] if found is None else [plan_of(found.ravel(), instance.replicas)]
+        plans += [] if found is None else [plan_of(found)]
     return min(plans, key=lambda plan: evaluate(instance, plan)), moves
 
 
@@ -171,9 +171,10 @@ class _Search:
 
     def plan(self) -> Mapping:
         """The best mapping so far; where only rings count, replicas are numbered along them."""
+        shape = -1, self.table.replicas
         if self.instance.ring == "free" and self.reorder:
-            return plan_of(self.kept, self.table.replicas, self.kept_ring)
-        return plan_of(self.kept[self.kept_ring] if self.reorder else self.kept, self.table.replicas)
+            return plan_of(self.kept.reshape(shape), self.kept_ring.reshape(shape) % shape[1])
+        return plan_of((self.kept[self.kept_ring] if self.reorder else self.kept).reshape(shape))
 
     def reach(self, target: float, moves: int) -> bool:
         """Whether a try from the best mapping meets the target."""

@@ -10,12 +10,12 @@ fall apart most clearly by bandwidth; all devices are one machine where they do 
 from collections.abc import Callable, Iterable
 
 from formulations.contract.family import Answer
+from formulations.device_mapping.annealing.baselines import report
 from formulations.device_mapping.bounds.combinatorial import groupings
 from formulations.device_mapping.data.arrays import arrays
 from formulations.device_mapping.definition.plan import Mapping
-from formulations.device_mapping.definition.problem import evaluate
 from instances.problems.device_mapping import DeviceMapping
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Watch
 
 #: Devices of each machine, free ones and all of them.
 Machines = list[tuple[list[int], int]]
@@ -44,9 +44,7 @@ def _placed(instance: DeviceMapping, watch: Watch, order: Callable[[Machines], l
         taken = tuple(order(machines)[: instance.replicas])
         stages.append(taken)
         machines = [([device for device in free if device not in taken], size) for free, size in machines]
-    plan = Mapping(tuple(stages))
-    watch.plan(plan, evaluate(instance, plan))
-    return Answer(plan=plan, stop=Stop.COMPLETED)
+    return report(instance, watch, Mapping(tuple(stages)))
 
 
 def machines_of(instance: DeviceMapping) -> list[list[int]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from formulations.device_mapping.bounds.ladders import ladders_fit
 from formulations.device_mapping.bounds.matching import bottleneck_cost, can_deal
 from formulations.device_mapping.data.arrays import SLACK, Arrays, Floats, Mask, needed_speed, with_slack
 from formulations.device_mapping.data.costs import node_costs, safe
@@ -208,8 +209,8 @@ def _drops(arrays: Arrays) -> list[tuple[float, float]]:
 
 
 def refutes_target(arrays: Arrays, target: float) -> bool:
-    """Whether cores, components or arc consistency refute a target."""
-    if arrays.has_rings and not rings_fit(arrays, target):
+    """Whether cores, components, two rings side by side or arc consistency refute a target."""
+    if arrays.has_rings and not (rings_fit(arrays, target) and ladders_fit(arrays, target)):
         return True
     return not Domains(arrays, target).possible
 

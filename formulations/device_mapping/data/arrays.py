@@ -16,6 +16,8 @@ from instances.problems.device_mapping import DeviceMapping
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+#: Whole numbers by stage and replica.
+Rows = list[list[int]] | NDArray[np.int64]
 
 #: Targets are loosened by this, relatively, so that rounding never excludes a plan that meets them.
 SLACK = 1e-11
@@ -93,22 +95,6 @@ class Arrays:
             return np.zeros(self.num_devices)
         return np.asarray(np.sort(self.seconds_per_byte, axis=1)[:, 0 if self.replicas == 2 else 1])
 
-    @cached_property
-    def is_forest(self) -> bool:
-        """Whether the stage graph has no cycle, directions aside."""
-        root = list(range(self.num_stages))
-
-        def find(stage: int) -> int:
-            while root[stage] != stage:
-                stage = root[stage]
-            return stage
-
-        for a, b, _ in self.edges:
-            if find(a) == find(b):
-                return False
-            root[find(a)] = find(b)
-        return True
-
 
 def arrays(instance: DeviceMapping, *, numbered: bool = False) -> Arrays:
     """The arrays of an instance; replicas of one with requirements are ``numbered``."""
@@ -127,7 +113,7 @@ def with_slack(target: float) -> float:
     return target * (1 + SLACK)
 
 
-def plan_of(places: list[list[int]], rings: list[list[int]] | None = None) -> Mapping:
+def plan_of(places: Rows, rings: Rows | None = None) -> Mapping:
     """A plan from devices by stage and replica, and the ring orders (replicas of each stage) if they are a choice."""
     orders = None if rings is None else tuple(tuple(int(replica) for replica in ring) for ring in rings)
     return Mapping(tuple(tuple(int(device) for device in row) for row in places), orders)

@@ -1,11 +1,8 @@
 """Tables that the methods of device mapping share. Node v = s R + r is replica r of stage s."""
 
-from typing import Any
-
 import numpy as np
 
 from formulations.device_mapping.data.arrays import SLACK, Arrays, Floats
-from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.kernels.arrays import Tables
 from instances.problems.device_mapping import DeviceMapping
 
@@ -29,19 +26,6 @@ def tables(instance: DeviceMapping) -> Tables:
         links=links if rings else 0,
         replicas=instance.replicas,
     )
-
-
-def plan_of(nodes: Any, replicas: int, rings: Any = None) -> Mapping:
-    """The plan that puts node v on device ``nodes[v]``; ``rings``: the nodes of each stage in the order of its ring."""
-
-    def rows(values: Any) -> tuple[tuple[int, ...], ...]:
-        return tuple(
-            tuple(int(x) for x in values[first : first + replicas]) for first in range(0, len(values), replicas)
-        )
-
-    if rings is None:
-        return Mapping(rows(nodes))
-    return Mapping(rows(nodes), rows(np.asarray(rings) % replicas))
 
 
 def node_costs(arrays: Arrays) -> Floats:

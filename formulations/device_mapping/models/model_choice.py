@@ -21,7 +21,7 @@ from formulations.device_mapping.models.classes import (
     round_up_speeds,
 )
 from formulations.device_mapping.models.cycles import LONGEST, CycleModel, TooManyCyclesError
-from formulations.device_mapping.models.flow import FlowModel
+from formulations.device_mapping.models.flow import FlowModel, chords
 from formulations.device_mapping.models.links import LinkModel, num_links
 from formulations.device_mapping.models.symmetry import orbits
 from formulations.device_mapping.models.threshold_model import LevelModel
@@ -58,7 +58,7 @@ class TargetModels:
             return {"level": self.level}
         if given.has_rings:
             return {"rounded": self.rounded_level, "level": self.level}
-        if given.is_forest:
+        if not chords(given.num_stages, [edge[:2] for edge in given.edges])[0]:
             return {"flow": self.flow}
         return {"flow": self.flow, "level": self.level}
 
