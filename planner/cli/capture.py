@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Seconds that a model may take where no limit is given.
 LONGEST_S = 3600.0
 Devices = Annotated[int, option("K", "how many")]
-Granularity = Annotated[str, option("block|op", "a node for each of them")]
+Granularity = Annotated[str, option("block|op", "a node for each")]
 TracingLimit = Annotated[float, option("SECONDS", "wall time of the model's process")]
 
 
@@ -32,16 +32,16 @@ def import_command(
     model: Annotated[str, argument("MODEL", "FILE.py:FUNCTION; or a name, or a config.json")],
     problem: Annotated[str, option("NAME", "or operator_partitioning, stage_graph")] = "stage_partitioning",
     granularity: Granularity = "block",
-    hardware: Annotated[str, option("NAME", "such as a100-80g, h200, v100; or rates.json")] = "h100",
+    hardware: Annotated[str, option("NAME", "such as a100-80g, v100, or rates.json")] = "h100",
     devices: Devices = 8,
     microbatches: Annotated[int | None, option("N", "of a batch; default 128")] = None,
     batch: Annotated[str | None, option("B", "instead: samples, or 4194304tokens")] = None,
     microbatch: Annotated[str | None, option("B,...", "hf: samples of one; default 1")] = None,
     seq_len: Annotated[int | None, option("S", "hf: tokens; default: up to 4096")] = None,
-    dtype: Annotated[str | None, option("NAME", "hf: bf16 (default), fp8, fp16, fp32, fp64")] = None,
+    dtype: Annotated[str | None, option("NAME", "hf: bf16 (default), fp8, fp16, fp32/64")] = None,
     tp: Annotated[str | None, option("T,...", "degrees; default: powers of two")] = None,
     no_recompute: Annotated[bool, flag("--no-recompute", "offer no recomputation")] = False,
-    selective: Annotated[bool, flag("--selective", "offer that of attention's core, and of MLPs")] = False,
+    selective: Annotated[bool, flag("--selective", "offer that of attention's core, MLPs")] = False,
     sequence_parallel: Annotated[bool, flag("--sequence-parallel", "offer it where layers are split")] = False,
     splits: Annotated[str, option("NAME", "found: by search")] = "by-hand",
     zero: Annotated[str | None, option("1,2,3", "offer states sharded by T devices")] = None,

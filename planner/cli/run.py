@@ -59,10 +59,10 @@ def run_command(
     check: Annotated[
         bool, flag("--check", "compare with the unsplit model: within 1e-6 in float32, 1e-12 in float64")
     ] = False,
-    alternative: Annotated[int | None, option("N", "PLAN is from alternatives: the N-th of its plans", min=1)] = None,
+    alternative: Annotated[int | None, option("N", "the N-th plan of alternatives", min=1)] = None,
     budget: Annotated[int | None, option("N", "of alternatives, or AMP's: run N, the fastest is kept", min=1)] = None,
     passes: Annotated[str | None, option("PLAN", "of microbatch_schedule: the order of passes (default: 1F1B)")] = None,
-    trace: Annotated[str | None, option("FILE.json", "write measured and simulated passes as Chrome trace")] = None,
+    trace: Annotated[str | None, option("FILE.json", "write passes as Chrome trace")] = None,
     out: Annotated[str | None, option("RUN.json", "write the run with its passes, for planner fidelity")] = None,
     time_limit: Annotated[float, option("SECONDS", "wall time of the processes")] = 600.0,
     topology: Topology = None,

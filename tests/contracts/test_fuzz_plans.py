@@ -63,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mutated_plans_are_judged_or_refused(name: str, folder: Path, many: int) -> None:
-    examine(name, folder, many or 100)
+    examine(name, folder, max(many, 100))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -371,7 +371,7 @@ def test_recursions_have_the_best_chain(cases: int) -> None:
 def test_chains_are_pipers_problem(replicated: bool, many: int) -> None:
     """Hundreds of chains among the slow tests; both problems proved by their own searches."""
     several, none = 0, 0
-    for number in range(many // 4 or 15):
+    for number in range(max(many // 4, 15)):
         graph, piper = chain(random.Random(f"chain {number} {replicated}"), replicated=replicated)
         found = stage_partitioning.FAMILY.method("exact").solve(piper, Limits(), Watch())
         optimum = math.inf if found.plan is None else stage_partitioning.FAMILY.evaluate(piper, found.plan)

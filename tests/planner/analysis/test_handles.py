@@ -95,7 +95,7 @@ def test_the_time_of_a_stage_by_its_number(method: str, many: int) -> None:
 )  # fmt: skip
 def test_what_stage_holds_a_node(name: str, method: str, many: int) -> None:
     tried = 0
-    for number, instance, plans in instances(name, 89, many // 5 or (10 if name == "flushed_partitioning" else 6)):
+    for number, instance, plans in instances(name, 89, max(many // 5, 10 if name == "flushed_partitioning" else 6)):
         model = opened(instance, method)
         if model is None:
             continue
