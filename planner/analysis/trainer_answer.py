@@ -216,7 +216,7 @@ def answer(plan: StrategyPlan, instance: StrategyInstance, trainer: str, export:
         memory=tuple(peak_memory(instance, plan)),
         memory_limit=flat.memory_bytes,
         export=export,
-        **_rates(flat.options),
+        **_rates(instance),
     )
 
 
@@ -253,11 +253,13 @@ def answers(found: Alternatives | Front, instance: StrategyInstance, trainer: st
     return [answer(family_of(instance).plan_from_json(instance, x["plan"]), instance, trainer) for x in plans]
 
 
-def _rates(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """``measured`` and ``rates`` of an instance with these options."""
+def _rates(instance: StrategyInstance) -> dict[str, Any]:
+    """``measured``, of which no run had states on hosts, and ``rates`` of an instance."""
+    facts = instance.flat.options
     kind, share, source = str(facts.get("dtype")), facts.get("efficiency"), facts.get("rates")
     found = MEASURED.get(kind if share is None else f"{kind}, imported")
     is_measured = facts.get("hardware") == _MEASURED_ON and share in (None, _SHARE) and source is None
+    is_measured = is_measured and instance.host_bandwidth is None
     words = "" if share is None else f"products at {100 * share:.3g} % of the peak"
     return {"measured": found if is_measured else None, "rates": words if source is None else f"rates of {source}"}
 

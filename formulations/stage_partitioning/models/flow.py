@@ -14,9 +14,9 @@ from formulations.stage_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.model_size import MAX_DOWNSETS, columns_supports
 from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.solving import prove
-from formulations.stage_partitioning.models.stage_costs import Prices
+from formulations.stage_partitioning.models.stage_costs import SAME, Prices
 from formulations.stage_partitioning.models.stage_quantities import StageQuantities
-from formulations.stage_partitioning.models.usable_arcs import SAME, WIDER, Arc, Reach, first_reach
+from formulations.stage_partitioning.models.usable_arcs import WIDER, Arc, Reach, first_reach
 from instances.graph import downsets
 from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Prover, Run, Stop, Watch

@@ -1,9 +1,8 @@
 """Which stages can be part of a plan that meets a target: the arcs of the column model (`columns`)."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from formulations.modelling.solve_model import begin_with, check_stop
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import evaluate, violations
 from formulations.stage_partitioning.models.assignment_data import Chosen
-from formulations.stage_partitioning.models.stage_costs import SAME as SAME
 from formulations.stage_partitioning.models.stage_costs import Block, Prices
 from solvers.outcome import Watch
 
@@ -26,10 +24,6 @@ WIDER = 0.02
 
 #: More devices than any instance has: a state that is not reached.
 UNREACHED = 2**40
-
-#: A stage or superstage with its devices and time; and what is in reach of a target.
-Rival = TypeVar("Rival", bound=Any)
-Tried = TypeVar("Tried", bound=Any)
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,7 @@ class Reach:
                 if self.forward[block.inner, s] + t * d + self.backward[block.outer, s + d] <= K:
                     arc = Arc(block, s, t, d, times[-(-s // d)])
                     between.setdefault((arc.tail, arc.head), []).append(arc)
-        return [arc for rivals in between.values() for arc in (rivals if whole else pareto_arcs(rivals))]
+        return [arc for rivals in between.values() for arc in (rivals if whole else _pareto_arcs(rivals))]
 
     def plan(self) -> StagePlan:
         """A plan that meets the target, on the fewest devices; only where one is ``possible``."""
@@ -157,7 +151,7 @@ class Reach:
         return self.prices.terms.plan(reversed(chosen))
 
 
-def pareto_arcs(rivals: list[Rival]) -> Iterator[Rival]:
+def _pareto_arcs(rivals: list[Arc]) -> Iterator[Arc]:
     """The arcs that no other beats in devices and time both; ``rivals`` join the same two states."""
     fastest = math.inf
     for arc in sorted(rivals, key=lambda arc: (arc.devices, arc.time)):
@@ -182,7 +176,15 @@ def first_reach(prices: Prices, watch: Watch) -> Reach:
 
     least = terms.lower_bound or terms.largest_time * 2.0**-40
     if watch.best_objective is not None:
-        high = bound_by_steps(lambda target: Reach(prices, target), least, watch.best_objective, report)
+        high, step = watch.best_objective, COARSE
+        while high > 0 and (target := high * (1 - step)) >= least:
+            reach = Reach(prices, target)
+            if reach.possible:
+                high, step = report(reach), min(4 * step, _LARGEST_STEP)
+            elif step > COARSE:
+                step = COARSE
+            else:
+                break
         return Reach(prices, high * (1 + WIDER))
     low, factor = least, 1.1
     while not (reach := Reach(prices, low * factor)).possible:
@@ -197,22 +199,3 @@ def first_reach(prices: Prices, watch: Watch) -> Reach:
         else:
             low = reach.target
     return Reach(prices, high * (1 + WIDER))
-
-
-def bound_by_steps(
-    within: Callable[[float], Tried], least: float, high: float, report: Callable[[Tried], float]
-) -> float:
-    """What plans below ``high``, in steps that grow while there are some, come to: no target is met `COARSE` below.
-
-    ``within`` makes what is in reach of a target, and ``report`` reports a plan of that and returns its time.
-    """
-    step = COARSE
-    while high > 0 and (target := high * (1 - step)) >= least:
-        reach = within(target)
-        if reach.possible:
-            high, step = report(reach), min(4 * step, _LARGEST_STEP)
-        elif step > COARSE:
-            step = COARSE
-        else:
-            break
-    return high

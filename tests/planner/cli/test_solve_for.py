@@ -245,6 +245,12 @@ def test_rates_say_where_they_are_from_and_how_far_off(run: Run, facts: dict[str
     assert line.partition("MFU ")[2].partition(" %")[2] == words
 
 
+def test_no_published_run_had_states_on_hosts(run: Run) -> None:
+    given = ("solve", "llama3-8b", "--devices", "8", "--for", "megatron")
+    shown = [run(*given, *more)[1] for more in ((), ("--offload-optimizer", "50GB/s"))]
+    assert ["published runs" in text for text in shown] == [True, False] and all("rates " in text for text in shown)
+
+
 def test_other_commands_take_a_trainer(run: Run) -> None:
     run("solve", "model.json", "--for", "torch", "--out", "p.json")
     code, _, err = run("check", "model.json", "p.json", "--for", "torch")
