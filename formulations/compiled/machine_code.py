@@ -68,9 +68,9 @@ def _put_in_place(new: list[Any]) -> None:
     made = {id(each): each.made for each in new}
     theirs = {each.__module__ for each in new}
     # Those of one module were declared as it was imported, and nobody has its names yet.
-    names = theirs if len(theirs) == 1 else [name for name in sys.modules if name.startswith("formulations.")]
+    names = theirs if len(theirs) == 1 else [name for name in [*sys.modules] if name.startswith("formulations.")]
     for held in [vars(sys.modules[name]) for name in names if new]:
-        held |= {name: made[id(value)] for name, value in held.items() if id(value) in made}
+        held |= {name: made[id(value)] for name, value in [*held.items()] if id(value) in made}
 
 
 def _compile(made: Any, arguments: tuple[Any, ...]) -> None:

@@ -5,6 +5,7 @@ from the cache (`compile_kernels`), and no call compiles anything, but that of o
 left uncompiled. An `inner` function is called by kernels only, and compiled with them. `machine_code` does all that.
 """
 
+import threading
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Annotated, Any
@@ -40,7 +41,7 @@ class Declared:
         update_wrapper(self, function)
         self.py_func, self.arguments, self.wraps, self.options = function, arguments, wraps, options
         self.made: Any = None
-        DECLARED.append(self)
+        vars(_begun).setdefault("declared", []).append(self)
 
     def __call__(self, *arguments: Any) -> Any:
         """It as Python while that is enough, else compiled."""
@@ -55,8 +56,10 @@ class Declared:
         return self.made._numba_type_
 
 
-#: All of them, in the order of their modules.
+#: All of modules that have been imported, in their order.
 DECLARED: list[Declared] = []
+#: Those of the module that this thread imports: kernels come before the inner functions that they call.
+_begun = threading.local()
 
 
 def kernel(*arguments: Any, counted: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -90,6 +93,7 @@ def compile_kernels() -> None:
 
     An attempt that needs no compiler leaves them as they are.
     """
+    DECLARED.extend(vars(_begun).pop("declared", []))
     if python_first.without_compiler():
         python_first.left[:] = [_complete]
     else:

@@ -33,11 +33,12 @@ class GivenUpError(BaseException):
 class _Attempt:
     """The attempt that goes on: CPU seconds that are left, until when kernels begin, how many of them run.
 
-    ``without_s`` and ``until_without_s``: those before numba is imported.
+    ``without_s`` and ``until_without_s``: those before numba is imported. ``others``: threads that are not part of it.
     """
 
     left_s = until_s = until_without_s = 0.0
     without_s = _WITHOUT_S
+    others: frozenset[int | None] = frozenset()
     running = steps = 0
 
 
@@ -48,12 +49,13 @@ _thread = threading.local()
 
 def goes_on() -> bool:
     """Whether kernels that are not compiled begin as Python."""
-    return time.perf_counter() < _Attempt.until_s
+    return time.perf_counter() < _Attempt.until_s and threading.get_ident() not in _Attempt.others
 
 
 def without_compiler() -> bool:
     """Whether kernels begin as Python because numba is not imported yet."""
-    return not _is_imported() and _Attempt.without_s > 0 and time.perf_counter() < _Attempt.until_without_s
+    is_young = _Attempt.without_s > 0 and time.perf_counter() < _Attempt.until_without_s
+    return is_young and not _is_imported() and threading.get_ident() not in _Attempt.others
 
 
 def may_start_anew() -> bool:
@@ -67,6 +69,7 @@ def python_first(work: Callable[[], Returned], limit_s: float | None) -> Returne
     ``limit_s``: its time limit, of which Python gets a twentieth.
     """
     _Attempt.left_s = MOST_S if limit_s is None else min(MOST_S, _SHARE * limit_s)
+    _Attempt.others = frozenset(each.ident for each in threading.enumerate()) - {threading.get_ident()}
     for _ in range(1 if _is_imported() else 2):
         now = time.perf_counter()
         _Attempt.until_s, _Attempt.until_without_s = now + _YOUNG_S, now + _YOUNG_WITHOUT_S

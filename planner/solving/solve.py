@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from formulations.compiled.compile_times import compiling
-from formulations.compiled.python_first import may_start_anew, python_first
+from formulations.compiled.python_first import GivenUpError, may_start_anew, python_first
 from formulations.contract.family import Answer, Claim, Family, Method, resolve
 from planner.files.load import family_of, validate
 from planner.files.settings import declared_options, expect_types, method_options
@@ -326,6 +326,10 @@ def _attend(worker: Worker, watch: Watch, limits: Limits, received: Received) ->
     except (SizeError, MemoryError) as error:
         reason = str(error) if isinstance(error, SizeError) else f"memory ran out: {error}".rstrip(": ")
         return True, Answer(stop=Stop.SIZE_LIMIT, reason=reason)
+    except GivenUpError:
+        if watch.reason is not Stop.INTERRUPTED:
+            raise
+        return True, Answer(stop=watch.why())  # what was interrupted is not done anew
     if not returned:
         watch.leave()
         late_s = watch.elapsed_s() - (limits.time_s or 0.0)

@@ -8,6 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -293,17 +294,33 @@ def test_python_ends_where_its_integers_are_not_the_machines(kind: Any, monkeypa
 def test_an_attempt_that_is_given_up_is_done_anew(is_imported: bool, monkeypatch: Any) -> None:
     """Without numba, then with it; not beyond its first seconds, and outside it no kernel begins as Python."""
     tried: list[Any] = []
+    outside: list[bool] = []
+    released = threading.Event()
     monkeypatch.setattr(python_first, "_is_imported", lambda: is_imported or len(tried) > 1)
     monkeypatch.setattr(python_first._Attempt, "without_s", 1.0)
 
     def work() -> int:
         tried.append((python_first.goes_on(), python_first.without_compiler(), python_first._Attempt.left_s))
+        released.set()
+        elsewhere.join()
         if python_first.goes_on():
             raise python_first.GivenUpError
         return len(tried)
 
+    elsewhere = threading.Thread(target=lambda: released.wait(60) and outside.append(python_first.goes_on()))
+    elsewhere.start()
     assert python_first.python_first(work, 10.0) == len(tried)
     assert tried == [(True, True, 0.5), (True, False, 0.5), (False, False, 0.5)][is_imported:]
+    assert outside == [False]  # what runs beside it is not done anew
+
+
+def test_functions_are_compiled_when_their_whole_module_is_declared(monkeypatch: Any) -> None:
+    """Kernels come before the inner functions that they call: another thread that compiles meanwhile leaves them."""
+    monkeypatch.setattr(numba_kernels, "DECLARED", [])
+    one: Any = numba_kernels.kernel(numba_kernels.INT)(_loops)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(numba_kernels.compile_kernels).result()
+    assert one.made is None and vars(numba_kernels._begun).pop("declared") == [one] and not numba_kernels.DECLARED
 
 
 def test_two_threads_compile_what_was_left_once(monkeypatch: Any) -> None:

@@ -208,9 +208,9 @@ def _drops(arrays: Arrays) -> list[tuple[float, float]]:
     return sorted(drops, key=lambda drop: drop[0] / drop[1])[: 4 * _GROUPINGS]
 
 
-def refutes_target(arrays: Arrays, target: float) -> bool:
+def refutes_target(arrays: Arrays, target: float, is_stopped: Callable[[], bool] = lambda: False) -> bool:
     """Whether cores, components, two rings side by side or arc consistency refute a target."""
-    if arrays.has_rings and not (rings_fit(arrays, target) and ladders_fit(arrays, target)):
+    if arrays.has_rings and not (rings_fit(arrays, target) and ladders_fit(arrays, target, is_stopped)):
         return True
     return not Domains(arrays, target).possible
 

@@ -8,6 +8,7 @@ hold R devices of each stage. With one speed of each ring at a time this is a re
 """
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,20 +18,21 @@ from formulations.device_mapping.data.arrays import SLACK, Arrays, Floats, Mask,
 _MOST_LEVELS, _MOST_DEVICES = 64, 512
 
 
-def ladders_fit(arrays: Arrays, target: float) -> bool:
-    """Whether each edge's stages may have rings side by side at a target; false is a proof."""
+def ladders_fit(arrays: Arrays, target: float, is_stopped: Callable[[], bool] = lambda: False) -> bool:
+    """Whether each edge's stages may have rings side by side at a target; false is a proof, true once stopped."""
     many = len(arrays.levels) > _MOST_LEVELS or arrays.num_devices > _MOST_DEVICES
     if many or not arrays.has_rings or arrays.separate_rings:
         return True
-    return all(_fits(arrays, with_slack(target), edge) for edge in range(len(arrays.edges)))
+    return all(_fits(arrays, with_slack(target), edge, is_stopped) for edge in range(len(arrays.edges)))
 
 
-def _fits(arrays: Arrays, target: float, edge: int) -> bool:
+def _fits(arrays: Arrays, target: float, edge: int, is_stopped: Callable[[], bool]) -> bool:
     one, other, volume = arrays.edges[edge]
     sending = volume * arrays.seconds_per_byte
     ways = (_rings(arrays, stage, edge, target) for stage in (one, other))
     return any(
-        _has_ladder((sending + s[:, None] <= target) & (sending + t[None, :] <= target), near, far, arrays.replicas)
+        is_stopped()
+        or _has_ladder((sending + s[:, None] <= target) & (sending + t[None, :] <= target), near, far, arrays.replicas)
         for (s, near), (t, far) in itertools.product(*ways)
     )
 

@@ -46,7 +46,10 @@ def raise_bound(models: TargetModels) -> dict[str, float]:
         watch.bound(found["bound_assignment"], Prover.BOUNDS)
     if not (gap.is_closed or watch.stopped()):
         consistent = greatest_refutable(
-            gap.lower, gap.upper, lambda target: refutes_target(given, target), lambda: not watch.stopped()
+            gap.lower,
+            gap.upper,
+            lambda target: refutes_target(given, target, watch.stopped),
+            lambda: not watch.stopped(),
         )
         found["bound_consistency"] = consistent
         watch.bound(consistent, Prover.BOUNDS)

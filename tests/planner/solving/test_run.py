@@ -19,6 +19,7 @@ from numba import njit
 
 import formulations.compiled.machine_code
 import planner
+from formulations.compiled.python_first import GivenUpError
 from formulations.contract.family import Answer, Lazy, lazy
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
 from planner.solving.judge import Judge
@@ -270,6 +271,19 @@ def test_compilation_is_announced_once_and_counted_but_slow_imports_are_not(monk
     result = planner.solve(FEASIBLE, method="compiles", notice=lines.append)
     assert len(lines) == 1 and "compiling" in lines[0]
     assert result.stats["kernels_compiled"] >= 2
+
+
+def test_what_is_interrupted_is_not_done_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+
+    def interrupted(instance: Any, limits: Limits, watch: Watch) -> Any:
+        runs.append(1)
+        watch.stop(Stop.INTERRUPTED)
+        raise GivenUpError
+
+    method = replace(counting.FAMILY.method("exact"), name="interrupted", solve=interrupted)
+    monkeypatch.setattr(formulations, "FAMILIES", (replace(counting.FAMILY, methods=(method,)),))
+    assert (planner.solve(FEASIBLE, method="interrupted").stop, runs) == (Stop.INTERRUPTED, [1])
 
 
 @pytest.mark.parametrize("method", ["patient", "stubborn"])
