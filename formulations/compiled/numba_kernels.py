@@ -6,7 +6,7 @@ left uncompiled. An `inner` function is called by kernels only, and compiled wit
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Annotated, Any
 
@@ -89,18 +89,16 @@ def inner(counted: bool = True, wraps: bool = False, **options: Any) -> Callable
 
 
 def compile_kernels() -> None:
-    """Compile the kernels of a module, or load them from the cache: its last line, as kernels come before their parts.
-
-    An attempt that needs no compiler leaves them as they are.
-    """
-    DECLARED.extend(vars(_begun).pop("declared", []))
+    """Compile a module's kernels, or load them from the cache; its last line, as they come before their parts."""
+    own: list[Declared] = vars(_begun).pop("declared", [])
     if python_first.without_compiler():
         python_first.left[:] = [_complete]
     else:
-        _complete()
+        _complete(own)
+    DECLARED.extend(own)  # not before: who compiles waits for imports, and this import would wait for who compiles
 
 
-def _complete() -> None:
+def _complete(own: Sequence[Declared] = ()) -> None:
     from formulations.compiled import machine_code
 
-    machine_code.complete(DECLARED)
+    machine_code.complete([*DECLARED, *own])

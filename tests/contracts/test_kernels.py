@@ -72,6 +72,7 @@ def run_python(*arguments: str, environment: Mapping[str, str] | None = None) ->
         capture_output=True,
         text=True,
         check=False,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -321,6 +322,18 @@ def test_functions_are_compiled_when_their_whole_module_is_declared(monkeypatch:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(numba_kernels.compile_kernels).result()
     assert one.made is None and vars(numba_kernels._begun).pop("declared") == [one] and not numba_kernels.DECLARED
+
+
+@pytest.mark.slow
+def test_first_solves_in_several_threads_end() -> None:
+    """They import modules of kernels at once, and compile what others have declared."""
+    code = "import planner, sys; from concurrent.futures import ThreadPoolExecutor; sys.setswitchinterval(1e-5)\n"
+    code += (
+        "def solve(name, method): planner.solve(planner.load(name), method=method, limits=planner.Limits(time_s=2))\n"
+    )
+    code += "each = ['bert', 'torus2d'] * 2, ['exact', 'exact', 'piper', 'anneal']\n"
+    code += "with ThreadPoolExecutor(4) as pool: print(len([*pool.map(solve, *each)]))"
+    assert run_python("-c", code) == "4\n"
 
 
 def test_two_threads_compile_what_was_left_once(monkeypatch: Any) -> None:
