@@ -105,9 +105,8 @@ def test_numba_is_imported_in_one_place() -> None:
 def test_the_types_of_a_record_are_those_of_its_fields() -> None:
     arrays = import_module("formulations.flushed_partitioning.kernels.arrays")
     found = machine_code._type_of(arrays.ReachedSets)
-    ints, ints2, words = map(machine_code._type_of, (numba_kernels.INTS, numba_kernels.INTS2, numba_kernels.WORDS2))
-    assert (found.instance_class, *found.types) == (arrays.ReachedSets, ints, ints2, words, words)
-    assert str(words) == "array(uint64, 2d, C)"
+    sizes = ("int64, 1d", "int64, 2d", "uint64, 2d", "uint64, 2d")
+    assert found.instance_class is arrays.ReachedSets and [*map(str, found.types)] == [f"array({x}, C)" for x in sizes]
 
 
 def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:
@@ -294,16 +293,14 @@ def test_python_ends_where_its_integers_are_not_the_machines(kind: Any, monkeypa
 @pytest.mark.parametrize("is_imported", [True, False])
 def test_an_attempt_that_is_given_up_is_done_anew(is_imported: bool, monkeypatch: Any) -> None:
     """Without numba, then with it; not beyond its first seconds, and outside it no kernel begins as Python."""
-    tried: list[Any] = []
-    outside: list[bool] = []
-    released = threading.Event()
+    tried, outside, released = list[Any](), list[bool](), threading.Event()
     monkeypatch.setattr(python_first, "_is_imported", lambda: is_imported or len(tried) > 1)
     monkeypatch.setattr(python_first._Attempt, "without_s", 1.0)
 
     def work() -> int:
         tried.append((python_first.goes_on(), python_first.without_compiler(), python_first._Attempt.left_s))
         released.set()
-        elsewhere.join()
+        elsewhere.join()  # it is not done anew
         if python_first.goes_on():
             raise python_first.GivenUpError
         return len(tried)
@@ -311,8 +308,7 @@ def test_an_attempt_that_is_given_up_is_done_anew(is_imported: bool, monkeypatch
     elsewhere = threading.Thread(target=lambda: released.wait(60) and outside.append(python_first.goes_on()))
     elsewhere.start()
     assert python_first.python_first(work, 10.0) == len(tried)
-    assert tried == [(True, True, 0.5), (True, False, 0.5), (False, False, 0.5)][is_imported:]
-    assert outside == [False]  # what runs beside it is not done anew
+    assert tried == [(True, True, 0.5), (True, False, 0.5), (False, False, 0.5)][is_imported:] and outside == [False]
 
 
 def test_functions_are_compiled_when_their_whole_module_is_declared(monkeypatch: Any) -> None:

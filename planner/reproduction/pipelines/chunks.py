@@ -5,6 +5,7 @@ from typing import Any
 
 from formulations.simulation.orders import SCHEDULES
 from instances.problems.microbatch_schedule import ScheduleInstance, pipeline
+from planner.process.errors import UsageError
 from planner.reproduction.claim import Optima
 from solvers.outcome import Limits
 
@@ -19,6 +20,10 @@ def of_schedule(name: str, p: int, m: int, chunks: int, times: Sequence[float], 
 
 
 def proved(optima: Optima, instance: ScheduleInstance, what: str, limits: Limits) -> dict[str, Any]:
-    """The best seconds that are known, and the bound, which they meet where they are proved."""
+    """The best seconds that are known, and the bound, which they meet where they are proved; else a `UsageError`."""
     found = optima.result(instance, what, limits=limits)
+    if found.objective is None or found.bound is None:
+        raise UsageError.at(
+            "--limit", limits.time_s, f"more seconds: {what} has no plan or no bound after so many here"
+        )
     return {"best_s": found.objective, "bound_s": found.bound, "gap": found.gap}

@@ -1,14 +1,19 @@
 """The claims about the clock: both optima proved, losses as they are defined, and bounds in any order."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.problems.flushed_partitioning import flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from planner.process.errors import UsageError
 from planner.reproduction.graphpipe import clock as graph
-from planner.reproduction.pipelines import distance, interleaving, zero_bubble
+from planner.reproduction.pipelines import chunks, distance, interleaving, zero_bubble
 from planner.reproduction.piper import clock as flushed
 from planner.reproduction.reproduce import reproduce
+from solvers.outcome import Limits
 
 
 def test_formulas_of_a_flushed_batch_on_few_devices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,3 +120,9 @@ def test_how_far_1f1b_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (uneven["one_chunk_percent"], uneven["vee_percent"]) == pytest.approx((300 / 49, 900 / 43))
     assert equal["unproved"] == uneven["unproved"] == 0 and drawn["vee_percent"] is None
     assert 0 <= drawn["one_chunk_most_percent"] <= drawn["one_chunk_at_most_percent"] + 1e-9
+
+
+def test_a_run_without_a_plan_says_to_give_it_more_time() -> None:
+    optima: Any = SimpleNamespace(result=lambda *_, **__: SimpleNamespace(objective=None, bound=1.0))
+    with pytest.raises(UsageError, match=r"--limit is 5.0; expected more seconds"):
+        chunks.proved(optima, chunks.of_schedule("1f1b", 2, 4, 1, (1.0, 1.0), 2), "2 4", Limits(time_s=5.0))

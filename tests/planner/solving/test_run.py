@@ -274,7 +274,7 @@ def test_compilation_is_announced_once_and_counted_but_slow_imports_are_not(monk
 
 
 def test_what_is_interrupted_is_not_done_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: list[int] = []
+    runs = list[int]()
 
     def interrupted(instance: Any, limits: Limits, watch: Watch) -> Any:
         runs.append(1)
