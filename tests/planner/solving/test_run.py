@@ -122,7 +122,7 @@ def test_a_crash_is_not_swallowed() -> None:
 
 
 def test_a_time_limit_ends_a_polite_method() -> None:
-    result = planner.solve(FEASIBLE, method="patient", limits=Limits(time_s=0.2))
+    result = run(counting.FAMILY, counting.FAMILY.method("patient"), FEASIBLE, Limits(time_s=0.2), {})
     assert (result.status, result.stop, result.bound) == (Status.FEASIBLE, Stop.TIME_LIMIT, 1.0)
     assert 0.2 <= result.seconds < allowed_s(0.5)
 
@@ -226,7 +226,7 @@ def test_what_a_choice_imports_counts_neither_as_seconds_nor_against_the_limit(
 
 
 def test_the_limit_starts_after_compilation() -> None:
-    result = planner.solve(FEASIBLE, method="slow-start", limits=Limits(time_s=0.3))
+    result = run(counting.FAMILY, counting.FAMILY.method("slow-start"), FEASIBLE, Limits(time_s=0.3), {})
     assert result.stop is Stop.TIME_LIMIT
     assert 0.3 <= result.seconds < allowed_s(0.6)
 
