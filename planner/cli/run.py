@@ -11,8 +11,8 @@ from planner.files.destinations import refuse_outputs, refuse_overwriting
 from planner.files.read import STANDARD
 from planner.files.write import as_json, write_atomically
 from planner.process.errors import UsageError
+from planner.training.trainers.checked import CHECKED
 
-_FORMATS = "megatron, torchtitan, torch, deepspeed, galvatron, vllm, sglang or accelerate"
 #: The format cannot express the plan.
 REFUSED = 1
 
@@ -20,7 +20,7 @@ REFUSED = 1
 def export_command(
     plan: Annotated[str, argument("PLAN.json", "from solve --out or solve --json")],
     instance: Instance,
-    to: Annotated[str, option("FORMAT", _FORMATS, "--to", complete=completion.formats)],
+    to: Annotated[str, option("FORMAT", ", ".join(CHECKED), "--to", complete=completion.formats)],
     nearest: Annotated[bool, flag("--nearest", "if the format cannot express it: the best plan that it can")] = False,
     out: Out = None,
     time_limit: TimeLimit = None,

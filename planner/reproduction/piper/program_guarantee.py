@@ -1,27 +1,7 @@
 """What Piper's program promises where the TMPCs of a node differ little in time, and instances that come close to it.
 
-| Symbol | Here                                                                                    |
-|--------|-----------------------------------------------------------------------------------------|
-| rho    | largest quotient of the times of two TMPCs of one node at one degree (`slowdown`)       |
-| P, F_i | a best plan; what stage i of P pays beside the times of its TMPCs, in its own degrees   |
-
-**Statement.** Let the TMPCs of each (node, t) have the same weights and synchronisation volumes. If the instance has a
-plan, the program finds one, and its time is at most rho times the optimum: with the knapsack rule re-ranking, sorting
-once (where it applies) or truncating, and with either cost model.
-
-**Proof.** Take stage i of P with its nodes S, degrees d and t, and s, the sum of its own and all later stages' d. The
-program prices a stage with exactly these nodes, degrees and s. Every rule starts from the fastest TMPCs, moves one node
-at a time to a TMPC that holds less, and stops when the stage fits or no TMPC of any node holds less. It ends with a
-choice Y that fits: the choice X of P fits, so the lightest one does, which is where it would end at the latest.
-Transfers and the synchronisation of weights do not depend on the choice, so d times the stage's time is F_i plus the
-sum of the nodes' times, and F_i >= 0. Each node takes at most rho times its fastest TMPC with Y, and at least that with
-X. Hence the stage takes at most (F_i + rho * sum of X) / d <= rho times what it takes in P. The program minimises over
-all sequences of stages, P's included, so the slowest stage of its plan takes at most rho times the slowest one of P.
-
-The optimum's own stages serve in the proof alone: the program may return others. With recomputation, which repeats the
-forward pass, a third of both passes, rho is 4/3.
-
-**The factor is the best one** for re-ranking and sorting once: `hard_for_slowdown` comes arbitrarily close.
+docs/mining.md ("What Piper can lose") has the statement and its proof: the program takes at most rho (`slowdown`)
+times the optimum, and no smaller factor will do for re-ranking and sorting once (`hard_for_slowdown`).
 
 Source: reconstructed (Piper has no such statement).
 """

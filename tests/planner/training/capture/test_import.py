@@ -273,13 +273,6 @@ def test_splits_are_found_for_the_command(source: str, tmp_path: Path, capsys: p
     assert layers[0].name in line and layers[-1].name in line
 
 
-def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    code, shown, error = run(capsys, "hf", "gpt2")
-    assert (code, shown) == (2, "")
-    assert error == "planner import needs torch: pip install '.[torch]'\n"
-
-
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 32, "intermediate_size": 64,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 64,
