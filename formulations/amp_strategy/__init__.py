@@ -1,4 +1,4 @@
-"""Training strategies: degrees, micro-batch, placement and layer assignment of a model on heterogeneous nodes."""
+"""AMP strategies: degrees, micro-batch, placement and layer assignment of a model on heterogeneous nodes."""
 
 from formulations.contract.package import family_of
 

@@ -1,1 +1,1 @@
-"""Questions next to the optimum: what may change, what is solved inside, studies of claims."""
+"""Questions next to the optimum: what is solved inside, what small instances consist of."""

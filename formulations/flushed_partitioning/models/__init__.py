@@ -1,1 +1,1 @@
-"""Models whose columns are stages, priced beforehand."""
+"""The declarative models and what they share."""

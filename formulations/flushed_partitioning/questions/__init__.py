@@ -1,1 +1,1 @@
-"""Questions next to the optimum: what may change, what is solved inside, studies of claims."""
+"""Questions next to the optimum: which plans are distinct, what may change, why there is no plan."""

@@ -1,1 +1,1 @@
-"""Schedules and partitions found without a proof."""
+"""Schedules found without a proof."""

@@ -1,1 +1,1 @@
-"""What the declarative models share."""
+"""The declarative models and what they share."""

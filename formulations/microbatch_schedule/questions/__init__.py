@@ -1,1 +1,1 @@
-"""Questions next to the optimum: what may change, what is solved inside."""
+"""Questions next to the optimum: what small instances consist of, why there is no plan."""
