@@ -45,6 +45,19 @@ class Language(nn.Module):
         return self.head(x)
 
 
+class Layers(nn.Module):
+    """Blocks one after another."""
+
+    def __init__(self, *blocks: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(blocks)
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
 def language(device: str = "meta", batch: int = 1, **options: Any) -> tuple[nn.Module, tuple[Any, ...]]:
     """A language model and its inputs."""
     with torch.device(device):

@@ -19,7 +19,7 @@ from formulations.stage_graph.definition.problem import bottleneck_s, evaluate, 
 from formulations.stage_graph.iteration import search
 from formulations.stage_graph.iteration.descent import _heads, descend
 from formulations.stage_graph.iteration.warm_ups import Keys, WarmUps
-from instances.generators.branching import candle_uno, dlrm, mmt, sequential_transformer
+from instances.generators.branching import candle_uno, dlrm, mmt
 from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
 from planner.process.errors import UsageError
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch
@@ -227,17 +227,6 @@ def test_both_clocks_of_a_plan() -> None:
     on_links = planner.solve(replace(mmt(1, 1), device_graph=links, num_devices=2))
     clock = on_links.clock()
     assert clock is not None and clock.other == "" and clock.iteration_s is not None
-
-
-@pytest.mark.parametrize(
-    "instance", [mmt(devices=8), candle_uno(devices=16), sequential_transformer(devices=4)],
-    ids=lambda each: each.name,
-)  # fmt: skip
-def test_a_time_limit_leaves_a_plan_and_a_bound(instance: StageGraph) -> None:
-    result = planner.solve(replace(instance, objective="iteration"), limits=Limits(time_s=2.0))
-    assert result.method == "branch-and-bound" and result.plan is not None
-    assert result.bound is not None and 0 < result.bound <= result.objective
-    assert (result.status is Status.OPTIMAL) == (result.stop is Stop.PROVED)
 
 
 def test_a_required_size() -> None:

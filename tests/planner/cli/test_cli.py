@@ -200,15 +200,6 @@ def test_general_help_is_one_screen_without_options_of_problems(run: Run, name: 
     assert "--help" in shown and not of_problems & shown
 
 
-def test_the_first_page_of_help_names_every_command(run: Run) -> None:
-    code, out, _ = run("--help")
-    lines = out.splitlines()
-    assert code == 0
-    assert [line.split()[0] for line in lines if line.startswith("  ") and "--" not in line.split()[0]] == [
-        *app._COMMANDS
-    ]
-
-
 def test_help_with_an_instance_shows_its_problem_and_keeps_brackets(run: Run, problem: Problem) -> None:
     for arguments in ([problem(), "--help"], ["--help", problem()], ["--quiet", problem(), "--help"]):
         code, out, _ = run("solve", *arguments)
@@ -397,9 +388,10 @@ def test_a_comparison_of_methods_none_of_which_takes_the_instance(capsys: pytest
 
 
 def test_the_first_page_is_printed_alone_as_with_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [*first_page.BRIEFS] == [*app._COMMANDS]
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
+    named = [line.split()[0] for line in shown.splitlines() if line.startswith("  ") and "--" not in line.split()[0]]
+    assert named == [*app._COMMANDS]
     script = (
         "import sys; sys.argv = ['planner', '--help']\nfrom planner.__main__ import main\n"
         "try: main()\nfinally: print('typer' in sys.modules, file=sys.stderr)"

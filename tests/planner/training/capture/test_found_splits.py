@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
-from capture_models import LENGTH, WIDTH, language  # noqa: E402
+from capture_models import LENGTH, WIDTH, Layers, language  # noqa: E402
 from torch import nn  # noqa: E402
 
 from instances.generators.hardware import HARDWARE  # noqa: E402
@@ -58,7 +58,10 @@ def test_a_way_is_at_least_as_fast_as_the_one_by_hand_and_lists_say_what_they_sa
 
 
 class Parallel(nn.Module):
-    """Two products by rows whose results are added: one all-reduce does, where the rule by hand has one for each."""
+    """Two products by rows whose results are added: one all-reduce does, where the rule by hand has one for each.
+
+    The additions are in the block's own forward pass: outside of it they would be a node beside the two branches.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,22 +72,9 @@ class Parallel(nn.Module):
         return x + (self.one(x) + self.two(x))
 
 
-class Layers(nn.Module):
-    """The additions are in the block's own forward pass: outside of it they would be a node beside the two branches."""
-
-    def __init__(self, blocks: int = 2) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList([Parallel() for _ in range(blocks)])
-
-    def forward(self, x: Any) -> Any:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
 def test_terms_are_added_before_they_are_summed_over_devices() -> None:
     with torch.device("meta"):
-        found = offered((Layers(), (torch.zeros(1, LENGTH, WIDTH),)), 2)
+        found = offered((Layers(Parallel(), Parallel()), (torch.zeros(1, LENGTH, WIDTH),)), 2)
     node = next(each for each in found.captured.nodes if each.module == "layers.1")
     made = LayerSplits(found, node, 2, again=False)
     rule = sharding(found.captured, node)
@@ -167,7 +157,7 @@ def test_equal_layers_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = []
     for blocks in (3, 5):
         with torch.device("meta"):
-            found = offered((Layers(blocks), (torch.zeros(1, LENGTH, WIDTH),)), 2)
+            found = offered((Layers(*(Parallel() for _ in range(blocks))), (torch.zeros(1, LENGTH, WIDTH),)), 2)
         assert [*map(found.of, found.captured.nodes), *found.notes()]
         counts.append(len(solved))
     assert counts[1] == 2 * counts[0] > 0

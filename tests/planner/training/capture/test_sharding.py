@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
-from capture_models import HEADS, LENGTH, VOCABULARY, WIDTH, language  # noqa: E402
+from capture_models import HEADS, LENGTH, VOCABULARY, WIDTH, Layers, language  # noqa: E402
 from torch import nn  # noqa: E402
 
 from instances.generators.hardware import HARDWARE  # noqa: E402
@@ -59,19 +59,6 @@ class Normed(nn.Module):
         return self.second(self.norm(self.first(x)))
 
 
-class Leaving(nn.Module):
-    """A product whose split output another block takes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(2)])
-
-    def forward(self, x: Any) -> Any:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
 class Routed(nn.Module):
     """A router that chooses among experts, and one expert."""
 
@@ -95,8 +82,9 @@ def test_no_rule_where_a_norm_needs_the_whole_or_a_split_tensor_leaves():
     assert sharding(captured, captured.nodes[1]) is None
     two = tmpcs(captured, 1, degrees=(1, 2), recompute=False)
     assert two[2]["vanilla"].time == two[1]["vanilla"].time, "each device computes the whole"
-    with torch.device("meta"):
-        captured = capture(Leaving(), (torch.ones(LENGTH, WIDTH),))
+    with torch.device("meta"):  # products whose split output another block takes
+        model = Layers(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(2)))
+        captured = capture(model, (torch.ones(LENGTH, WIDTH),))
     assert sharding(captured, captured.nodes[0]) is None
     assert sharding(captured, captured.nodes[1]) is not None, "nobody takes the last one's output"
 
@@ -286,24 +274,12 @@ def test_the_gradient_of_a_table_is_dense():
     assert vanilla.time == pytest.approx((3 * 2 * A + 2 * P) / (3.35e12 * 0.75))
 
 
-class Frozen(nn.Module):
-    """Two layers without gradients, a layer that is trained, and a frozen one behind it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(WIDTH, WIDTH, bias=False)) for _ in range(4)])
-        for number in (0, 1, 3):
-            self.layers[number].requires_grad_(False)
-
-    def forward(self, x: Any) -> Any:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
 def test_frozen_layers_have_weights_alone_and_pass_back_what_is_needed():
     with torch.device("meta"):
-        captured = capture(Frozen(), (torch.ones(4096, WIDTH),))
+        model = Layers(*(nn.Sequential(nn.Linear(WIDTH, WIDTH, bias=False)) for _ in range(4)))
+        for number in (0, 1, 3):
+            model.layers[number].requires_grad_(False)
+        captured = capture(model, (torch.ones(4096, WIDTH),))
     P, forward = 4.0 * WIDTH * WIDTH, (2 * 4 * 4096 * WIDTH + 4 * WIDTH * WIDTH) / (3.35e12 * 0.75)
     found = [tmpcs(captured, node, degrees=(1,))[1]["vanilla"] for node in range(4)]
     assert [x.time / forward for x in found] == pytest.approx([1, 1, 2, 2]), "for weights alone, for inputs alone"

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
+from capture_models import Layers  # noqa: E402
 from torch import nn  # noqa: E402
 
 from instances.generators.hardware import HARDWARE  # noqa: E402
@@ -27,20 +28,9 @@ class Block(nn.Module):
         return x + self.down(torch.tanh(self.up(x)))
 
 
-class Blocks(nn.Module):
-    def __init__(self, count: int = 3) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(Block() for _ in range(count))
-
-    def forward(self, x: Any) -> Any:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
 def blocks() -> Any:
     with torch.device("meta"):
-        return Blocks(), (torch.ones(ROWS, WIDTH),)
+        return Layers(Block(), Block(), Block()), (torch.ones(ROWS, WIDTH),)
 
 
 def test_gradients_of_activations_and_of_a_matrix_are_there_at_once() -> None:
