@@ -105,8 +105,8 @@ class _Placing:
         """How hard it is to exchange so many tensors, of so many bytes in all, in what is left; infinite: none can."""
         if number == 0:
             return np.where(left >= 0, 0.0, np.inf)
-        needed = np.where(left > 0, volume / np.maximum(left, 1e-300), np.inf)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
+            needed = np.where(left > 0, volume / np.maximum(left, 1e-300), np.inf)
             return -number * np.log(1 - np.searchsorted(self.speeds, needed) / len(self.speeds))
 
     def _caps(self, stage: int, hardness: Callable[[float], Floats]) -> list[tuple[float, float, Floats]]:

@@ -99,6 +99,7 @@ def test_stages_one_after_another_come_close_to_the_bound(graph: str, within: fl
     assert evaluate(instance, Mapping(tuple(map(tuple, rows.tolist())))) <= within * bound
 
 
+@pytest.mark.filterwarnings("error")
 def test_stages_one_after_another_meet_the_target() -> None:
     rng, met = random.Random(13), 0
     for seed in range(60):
@@ -111,6 +112,8 @@ def test_stages_one_after_another_meet_the_target() -> None:
             assert evaluate(instance, Mapping(tuple(map(tuple, rows.tolist())))) <= target * (1 + 1e-12)
             met += 1
     assert met >= 20
+    placing = stage_by_stage._Placing(given, target, np.random.default_rng(0))
+    assert placing._hardness(1, 1e300, np.array([1e-9])) == math.inf, "faster than any number says"
 
 
 @pytest.mark.parametrize("graph", ["chain", "skip"])
