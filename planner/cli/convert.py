@@ -134,7 +134,7 @@ def _write(source: str, to: str, out: str | None) -> None:
     if to not in _TO:
         raise UsageError.unknown("--to", to, tuple(_TO))
     module, expected = _TO[to]
-    instance = load(source, problem=expected if to == "amp" else None)
+    instance = load(source, **({"problem": expected, "linearize": "id"} if to == "amp" else {}))
     if family_of(instance).name != expected:
         raise UsageError.at("INSTANCE", family_of(instance).name, f"an instance of {expected} for --to {to}")
     refuse_outputs({"--out": out}, source)

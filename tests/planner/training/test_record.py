@@ -75,6 +75,10 @@ def test_what_amp_plans_is_a_plan_of_the_model(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text(json.dumps(model()))
     assert main(["convert", str(tmp_path / "model.json"), "--to", "amp", "--out", str(tmp_path / "amp.json")]) == 0
     assert planner.load(str(tmp_path / "amp.json")) == made
+    flat = model()["flat"]
+    (tmp_path / "branches.json").write_text(json.dumps({**flat, "edges": flat["edges"][1:]}))
+    assert main(["convert", str(tmp_path / "branches.json"), "--to", "amp", "--out", str(tmp_path / "amp.json")]) == 0
+    assert [layer.activation_bytes for layer in planner.load(str(tmp_path / "amp.json")).layers] == [16, 48, 0]
 
 
 def runs(*outcomes: Any) -> Callable[[Any], Any]:
