@@ -163,5 +163,5 @@ def with_objective(instance: DeviceMapping, requested: str) -> DeviceMapping:
         return replace(instance, objective=requested, options={**kept, "objective": requested})
     ratio = allreduce_ratio(instance)
     chosen = "allreduce" if ratio > 1 else "p2p"
-    choice = {"objective": chosen, "chosen": f"by the ratio rule: {ratio:.4g}, allreduce above 1"}
-    return replace(instance, objective=chosen, options={**kept, **choice})
+    rule = f"by the ratio rule: a step's all-reduces send {ratio:.4g} times what stages do, allreduce above 1"
+    return replace(instance, objective=chosen, options={**kept, "objective": chosen, "chosen": rule})

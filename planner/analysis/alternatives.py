@@ -137,20 +137,20 @@ class Alternatives:
         }
 
 
-def nearby_of(instance: Any, option: str, value: object) -> Nearby:
+def nearby_of(instance: Any) -> Nearby:
     """How plans of the instance's family differ; `UsageError` if the family does not say."""
     family = family_of(instance)
     if family.nearby is None:
         from formulations import FAMILIES
 
         known = ", ".join(each.name for each in FAMILIES if each.nearby is not None)
-        raise UsageError.at(option, value, f"none for an instance of {family.name}; there are answers for {known}")
+        raise UsageError.at("INSTANCE", family.name, f"one of another problem; there are answers for {known}")
     return family.nearby
 
 
 def expect_distinct(instance: Any, option: str, value: object) -> Nearby:
     """`nearby_of`, for alternatives; `UsageError` as well if no exact method honours what plans differ in."""
-    nearby = nearby_of(instance, option, value)
+    nearby = nearby_of(instance)
     refusal = nearby.refusal(instance)
     if refusal is not None:
         raise UsageError.at(option, value, f"none for this instance: {refusal}")

@@ -63,7 +63,7 @@ class Front:
 
 def parse_axes(text: str, instance: Any) -> tuple[str, ...]:
     """The axes between commas; `UsageError` for what the family does not have, and unless time is among two or more."""
-    nearby = nearby_of(instance, "--pareto", text)
+    nearby = nearby_of(instance)
     others = [name for name, axis in nearby.axes.items() if axis.most(instance) is not None]
     known = (_TIME, *others)
     axes = tuple(part.strip() for part in text.split(","))
@@ -89,7 +89,7 @@ def pareto(
     """
     instance = validate(instance)
     variants = Variants(limits or Limits(), arguments)
-    optima = _Optima(instance, nearby_of(instance, "--pareto", ",".join(axes)), variants, axes)
+    optima = _Optima(instance, nearby_of(instance), variants, axes)
     is_complete = first.status in (Status.OPTIMAL, Status.INFEASIBLE)
     if first.plan is not None:
         optima.remember(first, optima.most)

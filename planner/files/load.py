@@ -202,10 +202,12 @@ def validate(instance: Any, where: str = "instance", *, requirements: bool = Tru
 
 
 def recognise_family(content: Any, where: str) -> Family[Any, Any]:
-    """The family that recognises the content of a file; `InstanceError` if none does, or it is a plan."""
+    """The family that recognises the content of a file; `InstanceError` if none does: of a plan, or a certificate."""
     if isinstance(content, dict) and "problem" in content and isinstance(content.get("instance"), str):
         rule = f"an instance, such as the one of this plan ({content['instance']})"
         raise InstanceError.at(where, "content", "a plan", rule)
+    if isinstance(content, dict) and "instance_sha256" in content:
+        raise InstanceError.at(where, "content", "a certificate", "an instance (planner verify INSTANCE CERTIFICATE)")
     for family in formulations.FAMILIES:
         if family.recognise(content):
             return family

@@ -24,7 +24,7 @@ from planner.results.frames import to_frame
 from planner.results.optimality_loss import optimum_of, with_losses
 from planner.results.result import Result, html_table, summary
 from planner.results.sentences import comparison_row
-from planner.results.texts import columns, number, plural
+from planner.results.texts import columns, plural, with_unit
 from planner.solving.backends import examine_solver
 from planner.solving.certify import certified_into, why_uncertified
 from planner.solving.choose import find_method
@@ -95,8 +95,8 @@ class Report:
     def agreement(self) -> str:
         """What follows where methods agree: the optimum, and how many proofs of it do not rest on each other."""
         others = f"{self.independent_proofs} independent" if self.proved > 1 else "no second one"
-        count = f"{plural(self.proved, 'proof')}, {others}"
-        return f"the methods agree; optimum {number(self.optimum)}; {count}"
+        count, unit = f"{plural(self.proved, 'proof')}, {others}", next((each.unit for each in self.results), "")
+        return f"the methods agree; optimum {with_unit(self.optimum, unit)}; {count}"
 
     def to_frame(self) -> Any:
         """A data frame with a row for each method (`planner.to_frame`)."""

@@ -31,7 +31,7 @@ CORE, MLP = "core_attn", "mlp"
 #: TMPCs whose names have this in them share states among tensor-parallel devices, which no layout says.
 _UNSAID = "zero"
 #: Names that paths of modules have.
-_PATH = re.compile(r"[A-Za-z_][\w.]*")
+PATH = re.compile(r"[A-Za-z_][\w.]*")
 _COUNTED = frozenset({"decoder", "encoder", "block"})
 _ENDS = frozenset({"embedding", "norm", "head", "loss"})
 _MTP = "mtp"
@@ -228,7 +228,7 @@ def _modules(instance: StageInstance) -> list[str] | None:
     if all(paths):
         return paths
     names = [layer.name for layer in instance.layers]
-    return names if len(set(names)) == len(names) and all(map(_PATH.fullmatch, names)) else None
+    return names if len(set(names)) == len(names) and all(map(PATH.fullmatch, names)) else None
 
 
 def _kinds(instance: StageInstance, found: Sequence[tuple[int, ...]], counted: frozenset[int]) -> list[Kind]:

@@ -15,6 +15,7 @@ from formulations.simulation.orders import SCHEDULES
 from formulations.stage_partitioning.definition.plan import Stage as StageOfPlan
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.trainers import (
+    PATH,
     Kind,
     Piece,
     is_recomputed,
@@ -281,7 +282,8 @@ def _as_layers(
 
     ``is_chain``: their edges are those of one order in which each stage follows the one before.
     """
-    ids = [each.id for each in instance.operators]
+    ids, names = [each.id for each in instance.operators], [each.name for each in instance.operators]
+    has_paths = all(PATH.fullmatch(part.strip()) for name in names for part in name.split(","))
     order = [each for stage in plan.stages for each in stage]
     edges = pairwise(order) if is_chain else instance.edges
     layers = tuple(
@@ -289,7 +291,7 @@ def _as_layers(
             each.id,
             {1: (Tmpc(tmpc, each.compute_s, each.parameter_bytes, each.activation_bytes, 0.0),)},
             str(each.id),
-            each.name,
+            each.name if has_paths else "",
         )
         for each in instance.operators
     )

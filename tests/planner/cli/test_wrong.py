@@ -107,7 +107,7 @@ VALUES = {
     "solve chain8 --exact --alternatives 2 --gap 0.1": "--gap is 0.1; expected at most 1e-06",
     "solve dgx1 --alternatives 2 --count 3": "--count is '3'; expected none with --alternatives",
     "solve chain8 --alternatives 2 --pareto time,memory": "--pareto is 'time,memory'; expected none",
-    "solve knapsack --exact --alternatives 2": "there are answers for stage_partitioning",
+    "solve knapsack --exact --alternatives 2": "INSTANCE is 'tmpc_knapsack'; expected one of another problem; there",
     "solve resnet50 --devices 4 --exact --within 1%": "number of stages is free; give --stages",
     **{
         f"solve chain8 --exact --pareto {axes}": "expected time and at least one of memory, devices"

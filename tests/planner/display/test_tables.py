@@ -91,9 +91,8 @@ def test_a_table_without_times_is_answered_with_its_columns_and_a_heading_to_cop
     heading = "name,time,weight_bytes,activation_bytes,output_bytes"
     assert f"line 1 is 'layer,forward_ms,backward_ms'; expected a column time, as in {heading}" in str(refused.value)
     planner.load(written(tmp_path, f"{heading}\na,1ms,4MB,0,0\n"), **MACHINE)
-    other = written(tmp_path, "once upon a time\n", "story.txt")
     with pytest.raises(InstanceError, match="content is 'text'"):
-        planner.load(other)
+        planner.load(written(tmp_path, "once upon a time\n", "story.txt"))
 
 
 def test_json_has_the_defaults_of_a_table(tmp_path: Path):
@@ -118,10 +117,11 @@ def test_a_stage_that_does_not_fit_says_how_much_it_needs():
     assert str(broken) == "memory: stage 0 needs 122.1 MiB of 20 MiB with 1 micro-batch in flight"
 
 
-def test_a_plan_in_place_of_an_instance(tmp_path: Path):
-    plan = written(tmp_path, '{"problem": "stage_partitioning", "instance": "bert32", "stages": []}', "plan.json")
-    with pytest.raises(InstanceError, match=r"content is 'a plan'; expected an instance, such as .* \(bert32\)"):
-        planner.load(plan)
+def test_a_plan_or_a_certificate_in_place_of_an_instance(tmp_path: Path):
+    plan, certificate = "a plan'; expected an instance, such as .* .bert32", "a certificate'; .*verify INSTANCE CERT"
+    for own, rule in ('"instance": "bert32"', plan), ('"instance_sha256": "0"', certificate):
+        with pytest.raises(InstanceError, match=rule):
+            planner.load(written(tmp_path, f'{{"problem": "stage_partitioning", {own}}}', "other.json"))
 
 
 def test_missing_fields_are_named_together(tmp_path: Path):

@@ -111,7 +111,7 @@ def test_the_gap_of_an_optimum_is_nothing(run: Run) -> None:
     assert 0 < report.results[0].gap < 1e-6  # type: ignore[operator]
     exact, equi = str(report).splitlines()[1:3]
     assert "  0 %  " in exact and "  19.4 %  " in equi
-    assert str(report).endswith("the methods agree; optimum 0.0273; 1 proof, no second one")
+    assert str(report).endswith("the methods agree; optimum 0.0273 s; 1 proof, no second one")
 
 
 def test_search_figures_and_all_rows_are_shown_where_they_are_wanted(run: Run) -> None:

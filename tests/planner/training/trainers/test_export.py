@@ -173,9 +173,7 @@ def test_plans_of_other_problems() -> None:
     assert "RECOMPUTED_BY_STAGE = True" in found.text and "MICROBATCHES = 3" in found.text
     refused = {name: planner.export(placed, crossed, name).refused or "" for name in FORMATS}
     assert "which of them are the layers that megatron counts is not known" in refused["megatron"]
-    assert (
-        "the file of deepspeed says so of layers; device 2 has what deepspeed gives to device 1" in refused["deepspeed"]
-    )
+    assert "says so of layers; device 2 has what deepspeed gives to device 1" in refused["deepspeed"]
     in_order = {**plan, "mapping": {"devices": [[0, 1], [2, 3]]}}
     assert "2 devices; accelerate has one for each stage" in planner.export(placed, in_order, "accelerate").refused
     single = replace(placed, operators=replace(placed.operators, origin={"granularity": "op"}))
@@ -183,6 +181,8 @@ def test_plans_of_other_problems() -> None:
     kept = replace(placed.operators, training=replace(placed.operators.training, recompute=False))
     found = planner.export(kept, plan["partition"], "torchtitan")  # left and right stand in one stage
     assert found.text is not None and not FORMATS["torchtitan"].read(found.text).whole
+    named = replace(kept, operators=tuple(replace(each, name=f"Conv2d({each.id}, 64)") for each in kept.operators))
+    assert "Conv2d(" not in (planner.export(named, plan["partition"], "torch").text or "Conv2d(")  # no path of a module
     machines = planner.load("chain8-machines", memory="1GB")
     inner = [
         {"nodes": nodes, "dp_degree": 1, "tp_degree": 1, "tmpcs": {str(v): "keep" for v in nodes}}
