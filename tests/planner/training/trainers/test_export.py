@@ -17,9 +17,9 @@ from thinned import thinned
 
 import planner
 from formulations.simulation.orders import SCHEDULES
-from planner.cli import run as command
 from planner.cli.app import main
 from planner.training.capture.separately import prepare_torch
+from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.formats import FORMATS
 from planner.training.trainers.plans import PROBLEMS
 
@@ -258,7 +258,7 @@ def test_modules_of_transformers_get_torchtitans_names(modules: list[str], calle
 
 
 def test_help_names_the_formats() -> None:
-    assert set(command._FORMATS.replace(" or ", ", ").split(", ")) == set(FORMATS)
+    assert set(CHECKED) == set(FORMATS)
 
 
 def launched(text: str, folder: Path, model: str = "") -> None:
