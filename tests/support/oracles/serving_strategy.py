@@ -1,4 +1,4 @@
-"""Brute force and random instances for serving strategies; shares no code with the problem package.
+"""Brute force and random instances for serving strategies; shares no code with the problem package, but for roundings.
 
 Times are summed step by step: every decode step of a request by itself, at its own number of cached tokens where the
 roofline is linear in them, and every boundary, layer and stage in a loop.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from formulations.serving_strategy import FAMILY
 from instances.problems.serving_strategy import ServedLayer, ServingInstance
 
 
@@ -61,8 +62,7 @@ def figures(of: ServingInstance, r: int, t: int, b: int, lengths: list[int]) -> 
         own = of.layers[at : at + length]
         at += length
         prompt = sum(_pass(of, each, t, P, sum(range(1, P + 1)), P) for each in own)
-        mean = P + G / 2
-        decode = sum(_pass(of, each, t, b, b * mean, b * mean) for each in own)
+        decode = sum(_pass(of, each, t, b, b * (P + G / 2), b * (P + G / 2)) for each in own)
         weights = sum(each.weight_bytes for each in own) + (of.embedding_bytes if stage == 0 else 0)
         if stage == p - 1:
             prompt += _head(of, t, 1)
@@ -107,15 +107,15 @@ def optimum(of: ServingInstance) -> float | None:
     for plan in plans(of):
         found = figures(of, plan["replicas"], plan["tp_degree"], plan["batch"], plan["lengths"])
         objective = found.pop("objective")
-        if max(found.values()) <= 1 + 1e-12 and (best is None or objective < best):
-            best = objective
+        near = any(0 < abs(each - 1) <= 1e-12 for each in found.values())  # how the definition rounds decides
+        kept = not FAMILY.violations(of, FAMILY.plan_from_json(of, plan)) if near else max(found.values()) <= 1
+        best = min(objective, math.inf if best is None else best) if kept else best
     return best
 
 
 def random_instance(rng: random.Random, most_layers: int = 5) -> ServingInstance:
     """Up to ``most_layers`` layers of few or many kinds on up to six devices; memory and limits that may just hold."""
-    few = rng.random() < 0.4
-    kinds = [_layer(rng) for _ in range(1 if few else most_layers)]
+    kinds = [_layer(rng) for _ in range(1 if rng.random() < 0.4 else most_layers)]
     heads = rng.choice([1, 2, 4, 6, 8])
     made = ServingInstance(
         "random",
